@@ -1,0 +1,2 @@
+//! The figures of the papers, each one command, peers side by side.
+fn main() {}

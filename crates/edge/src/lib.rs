@@ -1,0 +1,1 @@
+//! The tier that clients reach: listeners, sites, queues, balancing, drain, retries.

@@ -1,0 +1,2 @@
+//! The polder command.
+fn main() {}

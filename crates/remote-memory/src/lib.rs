@@ -1,0 +1,1 @@
+//! One-sided reads, writes and atomics on 8-byte words of another process's memory.
