@@ -1,0 +1,133 @@
+//! What one look at the shared words saw, raw, and the pure questions asked of it.
+
+use super::help::BumpPlan;
+use pool_model::{NodeId, SiteId};
+use shared_state::words::{Assign, Depart, Departure, Epoch, Floor};
+
+/// The three words of a site, raw.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub struct SiteWords {
+    /// `depart[D]`.
+    pub depart: u64,
+    /// `arrive[T]`.
+    pub arrive: u64,
+    /// `floor[D]`.
+    pub floor: u64,
+}
+
+/// The result of a look: raw words, by index of site ([`SiteId::index`]) and node. The buffers are
+/// made once and reused.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Seen {
+    /// The words of each site.
+    pub sites: Vec<SiteWords>,
+    /// `assign` of each node; none where it could not be read.
+    pub nodes: Vec<Option<u64>>,
+    /// Whether a node counts towards its site's floor: its beat is fresh and it is not cordoned.
+    /// A look leaves this alone; whoever reads the nodes' records keeps it true to them. A node
+    /// whose word could not be read counts for nobody either way.
+    pub counted: Vec<bool>,
+}
+
+/// What a `depart` word says, checked against the size of the pool.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum DepartState {
+    /// Never written: the record is new or was wiped. Bump it.
+    Unset,
+    /// No departure under way.
+    Idle(Depart),
+    /// A departure under way.
+    Pending(Depart, Departure),
+    /// Nonsense: a node or site outside the pool, or a form that nobody writes. What it stood
+    /// for cannot be known: bump it, and report a bad word.
+    Bad(Depart),
+}
+
+impl Seen {
+    /// Buffers for sites 1 to `sites` and nodes 0 to `nodes - 1`. All nodes count.
+    #[must_use]
+    pub fn new(sites: u16, nodes: u16) -> Self {
+        Self {
+            sites: vec![SiteWords::default(); usize::from(sites)],
+            nodes: vec![None; usize::from(nodes)],
+            counted: vec![true; usize::from(nodes)],
+        }
+    }
+
+    /// The words of a site; empty ones for a site outside the pool.
+    #[must_use]
+    pub fn site(&self, site: SiteId) -> SiteWords {
+        self.sites.get(site.index()).copied().unwrap_or_default()
+    }
+
+    /// The assignment of a node; none if it is not in the pool, was not read, or was given up.
+    #[must_use]
+    pub fn assign(&self, node: NodeId) -> Option<Assign> {
+        Assign::unpack((*self.nodes.get(node.index())?)?)
+    }
+
+    /// The guarantee as the shared word states it; none while nobody wrote it.
+    #[must_use]
+    pub fn floor(&self, site: SiteId) -> Option<Floor> {
+        let raw = self.site(site).floor;
+        (raw != 0).then(|| Floor::unpack(raw))
+    }
+
+    /// What the site's descriptor says.
+    #[must_use]
+    pub fn depart(&self, site: SiteId) -> DepartState {
+        let raw = self.site(site).depart;
+        if Depart::is_unset(raw) {
+            return DepartState::Unset;
+        }
+        let word = Depart::unpack(raw);
+        if word.pack() != raw {
+            return DepartState::Bad(word);
+        }
+        let Some(departure) = word.pending else { return DepartState::Idle(word) };
+        let node_known = departure.node.index() < self.nodes.len();
+        let taker_known = departure.taker.is_none_or(|t| t != site && t.index() < self.sites.len());
+        if node_known && taker_known {
+            DepartState::Pending(word, departure)
+        } else {
+            DepartState::Bad(word)
+        }
+    }
+
+    /// Whether a node's word is one that nobody writes: a site outside the pool. (A tombstone is
+    /// no nonsense: its successor is published elsewhere.)
+    #[must_use]
+    pub fn is_bad_assign(&self, node: NodeId) -> bool {
+        let site = self.assign(node).and_then(|assign| assign.site);
+        site.is_some_and(|site| site.index() >= self.sites.len())
+    }
+
+    /// The epoch under which a node arrives at a site; zero for "to none", and for a site without
+    /// a record, whose nodes are then renewed before they count.
+    #[must_use]
+    pub fn arrival_stamp(&self, taker: Option<SiteId>) -> Epoch {
+        taker.map_or(Epoch::ZERO, |site| Depart::unpack(self.site(site).depart).epoch)
+    }
+
+    /// The newest of the descriptor's epoch and all stamps of the site's nodes that were read.
+    #[must_use]
+    pub fn newest(&self, site: SiteId) -> Epoch {
+        let start = Depart::unpack(self.site(site).depart).epoch;
+        self.of_site(site).fold(start, |newest, (_, assign)| newest.newer(assign.stamp))
+    }
+
+    /// All readable nodes assigned to a site.
+    pub fn of_site(&self, site: SiteId) -> impl Iterator<Item = (NodeId, Assign)> {
+        let number = |index: usize| u16::try_from(index).ok().and_then(|n| NodeId::new(n).ok());
+        self.nodes.iter().enumerate().filter_map(move |(index, raw)| {
+            let assign = Assign::unpack((*raw)?)?;
+            (assign.site == Some(site)).then_some((number(index)?, assign))
+        })
+    }
+
+    /// What it takes to give the site a new epoch.
+    #[must_use]
+    pub fn bump_plan(&self, site: SiteId) -> BumpPlan {
+        BumpPlan { site, word: self.site(site).depart, newest: self.newest(site) }
+    }
+}
