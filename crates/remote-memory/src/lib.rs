@@ -6,21 +6,39 @@
 //!
 //! Two faces:
 //! - [`Mapped`]: the region is in this process's address space. Inline, synchronous, costs a
-//!   load. Its transport is [`shm`].
+//!   load. Its transport is [`shm`]; [`Wake`] adds sleeping until a word changes.
+//! - [`Remote`]: the region is elsewhere. Batches, deadlines, and [`Capabilities`] as data. Its
+//!   transports are [`faulty`], which goes wrong on purpose in virtual time, and [`Inline`],
+//!   which brings mapped regions under this face. Those over TCP and verbs come later.
+//!
+//! `tests/conformance` is one suite that every transport passes.
+//!
+//! What this crate never does: interpret the words of a region (that is `shared-state`), read a
+//! wall clock, or decide when to try again.
 
 #[allow(unsafe_code)]
 mod sys;
 
+mod batch;
+pub mod faulty;
 pub mod frame;
+mod inline;
 mod mapped;
 mod region;
+mod remote;
 pub mod shm;
 mod time;
 mod wake;
 
+pub use batch::OPEN_REGIONS_MAX;
+pub use inline::Inline;
 pub use mapped::{AccessError, Mapped, check_access};
 pub use region::{
     AtomicPath, Incarnation, LABEL_BYTES_MAX, MAX_REGION_BYTES, RegionDescriptor, RemoteKey,
     WORD_BYTES, label_is_valid, length_is_valid,
+};
+pub use remote::{
+    Atomics, Capabilities, Completion, ConnectionState, Op, OpError, OpResult, OpenError, Remote,
+    SubmitError, Ticket,
 };
 pub use wake::{WaitEnd, Wake, WakeError};

@@ -1,5 +1,7 @@
 //! Shared memory inside one process: making, serving, attaching and refusing regions.
 
+#![allow(clippy::unwrap_used)] // Test code: a panic is the report.
+
 use std::fs::Permissions;
 use std::os::unix::fs::PermissionsExt;
 use std::sync::Arc;
