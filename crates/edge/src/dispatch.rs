@@ -1,0 +1,21 @@
+//! Which server takes a request, and who waits: queues, balancing, counts in shared memory.
+//!
+//! ```text
+//! request(S):  S's queue is not empty, or no server of S has room   -> wait in the queue
+//!              else choose a server and count the request in its slot -> permit
+//! left(n):     count out; who waits longest for n's site goes next
+//! look:        follow nodes that moved, forget edges that died, share room with edges whose
+//!              queues are not empty, then let go whoever now finds room
+//! ```
+//!
+//! [`core`] is the pure part: one lock is held around it for a few hundred nanoseconds, twice a
+//! request; nothing in it blocks, allocates per request or reads a clock. [`handle`] is the shell:
+//! waiting, time-outs, permits.
+
+mod core;
+mod handle;
+mod health;
+
+pub use core::{DispatchOptions, FirstDispatch, NodeSeen, SiteRules, SiteSeen};
+pub use handle::{Dispatch, NodePermit};
+pub use health::HealthOptions;

@@ -1,0 +1,370 @@
+use super::*;
+use proptest::prelude::*;
+use remote_memory::shm::OwnedRegion;
+use shared_state::words::{Epoch, Lease, Phase, Server};
+use shared_state::{NODE_REGION_BYTES, NodeHeader};
+use std::cell::Cell;
+use std::net::Ipv4Addr;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+const MAX: u32 = 8;
+const NOW: Duration = Duration::from_secs(1);
+const BOTH: LiveEdges = LiveEdges(0b11);
+
+#[derive(Clone, Debug, PartialEq)]
+struct Somebody(usize, Rc<Cell<bool>>);
+
+impl Waiter for Somebody {
+    fn is_gone(&self) -> bool {
+        self.1.get()
+    }
+}
+
+type Out = Vec<(Somebody, Grant)>;
+
+fn site(number: u16) -> SiteId {
+    SiteId::new(number).unwrap()
+}
+
+fn node(number: u16) -> NodeId {
+    NodeId::new(number).unwrap()
+}
+
+fn edge(number: u8) -> EdgeId {
+    EdgeId::new(number).unwrap()
+}
+
+fn assign(number: u16, version: u32) -> Assign {
+    Assign { site: SiteId::new(number).ok(), stamp: Epoch::ZERO, version }
+}
+
+/// A node of this site whose servers of sites 1 to 4 all answer.
+fn record(number: u16, at: u16) -> NodeRecord {
+    let region = OwnedRegion::create("node", NODE_REGION_BYTES).unwrap();
+    let header = NodeHeader { node: node(number), max_in_flight: MAX };
+    let record = NodeRecord::publish(Arc::new(region), header, assign(at, 1)).unwrap();
+    for number in 1..=4 {
+        let server =
+            Server { address: Ipv4Addr::LOCALHOST, port: number, phase: Phase::Ready, restarts: 0 };
+        record.set_server(site(number), server);
+        record.set_warm(site(number), true);
+    }
+    record
+}
+
+fn core(number: u8, records: &[NodeRecord], queue_max: usize) -> Core<Somebody> {
+    let sites = (1..=4)
+        .map(|number| SiteRules {
+            site: site(number),
+            balance: Balance::LeastInFlight,
+            queue_max,
+            queue_timeout: Duration::from_secs(1),
+        })
+        .collect();
+    let options = DispatchOptions {
+        edge: edge(number),
+        incarnation: u32::from(number) + 1,
+        sites,
+        health: HealthOptions::default(),
+    };
+    let mut core = Core::new(&options);
+    for record in records {
+        let lease = Lease { incarnation: options.incarnation, beat: 0 };
+        core.attach(NodeSlot::take(record.clone(), edge(number), 0, lease).unwrap());
+    }
+    look(&mut core, records, &[]);
+    core
+}
+
+fn look(core: &mut Core<Somebody>, records: &[NodeRecord], sites: &[SiteSeen]) -> Out {
+    let seen: Vec<_> = records
+        .iter()
+        .map(|r| Some(NodeSeen { assign: r.assign(), live: BOTH, open: true }))
+        .collect();
+    let mut out = Vec::new();
+    core.looked(&seen, sites, NOW, &mut out);
+    out
+}
+
+fn ask(core: &mut Core<Somebody>, number: u16) -> Outcome {
+    core.request(site(number), &[], NOW, || Somebody(0, Rc::default()))
+}
+
+fn granted(outcome: Outcome) -> Grant {
+    match outcome {
+        Outcome::Granted(grant) => grant,
+        other => panic!("not granted: {other:?}"),
+    }
+}
+
+fn leave(core: &mut Core<Somebody>, grant: &Grant) -> Out {
+    let mut out = Vec::new();
+    core.leave(grant, NOW, &mut out);
+    out
+}
+
+#[test]
+fn requests_spread_and_then_wait_in_order() {
+    let records = [record(0, 1), record(1, 1)];
+    let mut core = core(0, &records, 2);
+    let grants: Vec<_> = (0..2 * MAX).map(|_| granted(ask(&mut core, 1))).collect();
+    for number in 0..2 {
+        assert_eq!(grants.iter().filter(|g| g.node == node(number)).count(), MAX as usize);
+    }
+    for who in 0..2 {
+        let outcome = core.request(site(1), &[], NOW, || Somebody(who, Rc::default()));
+        assert_eq!(outcome, Outcome::Queued { first: who == 0 });
+    }
+    assert_eq!(ask(&mut core, 1), Outcome::Refused(Refusal::QueueFull));
+    let out = leave(&mut core, &grants[3]);
+    assert_eq!((out.len(), out[0].0.0, out[0].1.node), (1, 0, grants[3].node));
+    assert_eq!(leave(&mut core, &grants[4])[0].0.0, 1);
+    assert_eq!(core.totals(), (0, u64::from(2 * MAX)));
+}
+
+#[test]
+fn who_gave_up_waiting_is_passed_over_and_leaves_room_in_the_queue() {
+    let records = [record(0, 1)];
+    let mut core = core(0, &records, 2);
+    let grants: Vec<_> = (0..MAX).map(|_| granted(ask(&mut core, 1))).collect();
+    let gone = Rc::new(Cell::new(false));
+    core.request(site(1), &[], NOW, || Somebody(7, Rc::clone(&gone)));
+    core.request(site(1), &[], NOW, || Somebody(8, Rc::default()));
+    gone.set(true);
+    let third = core.request(site(1), &[], NOW, || Somebody(9, Rc::default()));
+    assert_eq!(third, Outcome::Queued { first: false });
+    assert_eq!(core.demand()[0], EdgeDemand { queued: 2, in_flight: MAX });
+    assert_eq!(leave(&mut core, &grants[0])[0].0.0, 8);
+}
+
+#[test]
+fn a_node_that_comes_takes_from_the_queue_at_once() {
+    let records = [record(0, 1), record(1, 2)];
+    let mut core = core(0, &records, 100);
+    for _ in 0..MAX + 5 {
+        ask(&mut core, 1);
+    }
+    let now = assign(1, 2);
+    records[1].assign_word().store(now.pack(), Ordering::SeqCst);
+    let mut out = Vec::new();
+    core.moved(node(1), now, NOW, &mut out);
+    assert_eq!(out.len(), 5);
+    assert!(out.iter().all(|(_, grant)| grant.node == node(1) && grant.version == 2));
+    let first = FirstDispatch { node: node(1), version: 2, at: NOW };
+    assert_eq!(core.take_first(), [first]);
+    assert!(core.take_first().is_empty());
+}
+
+#[test]
+fn a_node_that_went_takes_nothing_more_even_before_the_look() {
+    let records = [record(0, 1), record(1, 1)];
+    let mut core = core(0, &records, 100);
+    records[0].assign_word().store(assign(2, 2).pack(), Ordering::SeqCst);
+    for _ in 0..MAX {
+        assert_eq!(granted(ask(&mut core, 1)).node, node(1));
+    }
+    assert!(matches!(ask(&mut core, 1), Outcome::Queued { .. }));
+    look(&mut core, &records, &[]);
+    assert_eq!(granted(ask(&mut core, 2)).node, node(0));
+}
+
+#[test]
+fn requests_in_flight_across_a_move_are_counted_out_where_they_were_counted_in() {
+    let records = [record(0, 1)];
+    let mut core = core(0, &records, 100);
+    let old = granted(ask(&mut core, 1));
+    records[0].assign_word().store(assign(2, 2).pack(), Ordering::SeqCst);
+    look(&mut core, &records, &[]);
+    let new = granted(ask(&mut core, 2));
+    assert_eq!(slot::node_load(&records[0], BOTH), 2);
+    leave(&mut core, &old);
+    assert_eq!(slot::server_load(&records[0], Some(site(2)), BOTH), 1);
+    leave(&mut core, &new);
+    assert_eq!(slot::node_load(&records[0], BOTH), 0);
+}
+
+#[test]
+fn a_new_region_of_a_node_starts_from_nothing() {
+    let mut records = [record(0, 1)];
+    let mut core = core(0, &records, 100);
+    let old = granted(ask(&mut core, 1));
+    records[0].assign_word().store(Assign::TOMBSTONE, Ordering::SeqCst);
+    look(&mut core, &records, &[]);
+    assert!(matches!(ask(&mut core, 1), Outcome::Queued { first: true }));
+    records[0] = record(0, 1);
+    let lease = Lease { incarnation: 1, beat: 0 };
+    core.attach(NodeSlot::take(records[0].clone(), edge(0), 0, lease).unwrap());
+    assert_eq!(look(&mut core, &records, &[]).len(), 1);
+    leave(&mut core, &old);
+    assert_eq!(slot::node_load(&records[0], BOTH), 1);
+}
+
+#[test]
+fn two_edges_never_pass_the_limit_and_share_room_by_demand() {
+    let records = [record(0, 1)];
+    let (mut a, mut b) = (core(0, &records, 100), core(1, &records, 100));
+    let mut grants: Vec<_> = (0..MAX).map(|_| granted(ask(&mut a, 1))).collect();
+    for _ in 0..MAX {
+        ask(&mut a, 1);
+        ask(&mut b, 1);
+    }
+    // a has 8 in flight and 8 waiting, b has 8 waiting: b may have a third of the room.
+    let of_b = SiteSeen { others_demand: u64::from(MAX), others_queued: u64::from(MAX) };
+    let of_a = SiteSeen { others_demand: u64::from(2 * MAX), others_queued: u64::from(MAX) };
+    look(&mut a, &records, &[of_b]);
+    assert!(look(&mut b, &records, &[of_a]).is_empty());
+    let before = slot::node_load(&records[0], BOTH);
+    assert_eq!(before, MAX);
+    for _ in 0..2 {
+        assert!(leave(&mut a, &grants.pop().unwrap()).is_empty());
+    }
+    assert_eq!(look(&mut b, &records, &[of_a]).len(), 2);
+    assert_eq!(slot::node_load(&records[0], BOTH), MAX);
+    // Below its part, a goes on by itself.
+    assert_eq!(leave(&mut a, &grants.pop().unwrap()).len(), 1);
+}
+
+#[test]
+fn a_server_that_fails_in_a_row_is_left_out_and_the_last_one_never() {
+    let records = [record(0, 1), record(1, 1)];
+    let mut core = core(0, &records, 100);
+    let bad = granted(ask(&mut core, 1));
+    for _ in 0..3 {
+        core.report(&bad, Verdict::ConnectFailed, NOW);
+    }
+    for _ in 0..4 {
+        assert_ne!(granted(ask(&mut core, 1)).node, bad.node);
+    }
+    let other = granted(ask(&mut core, 1));
+    for _ in 0..3 {
+        core.report(&other, Verdict::TimedOut, NOW);
+    }
+    assert!(matches!(ask(&mut core, 1), Outcome::Granted(_)));
+}
+
+#[test]
+fn a_node_that_failed_this_request_is_avoided_while_there_is_another() {
+    let records = [record(0, 1), record(1, 1)];
+    let mut core = core(0, &records, 100);
+    for _ in 0..4 {
+        let outcome = core.request(site(1), &[node(0)], NOW, || Somebody(0, Rc::default()));
+        assert_eq!(granted(outcome).node, node(1));
+    }
+    let both = [node(0), node(1)];
+    let outcome = core.request(site(1), &both, NOW, || Somebody(0, Rc::default()));
+    granted(outcome);
+}
+
+#[test]
+fn a_site_that_nobody_knows_is_refused() {
+    let mut core = core(0, &[], 10);
+    assert_eq!(ask(&mut core, 9), Outcome::Refused(Refusal::NoServer));
+    assert_eq!(ask(&mut core, 1), Outcome::Queued { first: true });
+}
+
+#[derive(Clone, Debug)]
+enum Step {
+    Ask(usize, u16),
+    Leave(usize),
+    Move(usize, u16),
+    Look(usize),
+    GiveUp(usize),
+}
+
+fn any_step() -> impl Strategy<Value = Step> {
+    prop_oneof![
+        6 => (0usize..2, 1u16..4).prop_map(|(e, s)| Step::Ask(e, s)),
+        4 => any::<usize>().prop_map(Step::Leave),
+        1 => (0usize..3, 1u16..4).prop_map(|(n, s)| Step::Move(n, s)),
+        2 => (0usize..2).prop_map(Step::Look),
+        1 => any::<usize>().prop_map(Step::GiveUp),
+    ]
+}
+
+proptest! {
+    /// Two edges over the same memory: whatever happens, no server has more than its limit, every
+    /// request is let go at most once, and at the end nothing is left in flight.
+    #[test]
+    fn limits_hold_and_nothing_is_lost(steps in proptest::collection::vec(any_step(), 1..300)) {
+        let records = [record(0, 1), record(1, 2), record(2, 3)];
+        let mut cores = [core(0, &records, 20), core(1, &records, 20)];
+        let mut in_flight: Vec<(usize, Grant)> = Vec::new();
+        let mut waiting: Vec<Somebody> = Vec::new();
+        let mut asked = 0;
+        let (mut let_go, mut refused) = (0, 0);
+        let mut settle = |which: usize, out: Out, in_flight: &mut Vec<(usize, Grant)>| {
+            for (_, grant) in out {
+                in_flight.push((which, grant));
+                let_go += 1;
+            }
+        };
+        for step in steps {
+            match step {
+                Step::Ask(which, number) => {
+                    asked += 1;
+                    let me = Somebody(asked, Rc::default());
+                    let outcome = cores[which].request(site(number), &[], NOW, || me.clone());
+                    match outcome {
+                        Outcome::Granted(grant) => settle(which, vec![(me, grant)], &mut in_flight),
+                        Outcome::Queued { .. } => waiting.push(me),
+                        Outcome::Refused(_) => refused += 1,
+                    }
+                }
+                Step::Leave(which) if !in_flight.is_empty() => {
+                    let (which, grant) = in_flight.swap_remove(which % in_flight.len());
+                    let out = leave(&mut cores[which], &grant);
+                    settle(which, out, &mut in_flight);
+                }
+                Step::Move(which, number) => {
+                    let now = records[which].assign().unwrap();
+                    let then = now.moved(Some(site(number)), Epoch::ZERO);
+                    records[which].assign_word().store(then.pack(), Ordering::SeqCst);
+                }
+                Step::Look(which) => {
+                    let other = cores[1 - which].demand().to_vec();
+                    let seen: Vec<_> = other
+                        .iter()
+                        .map(|d| SiteSeen { others_demand: d.total(), others_queued: d.queued.into() })
+                        .collect();
+                    let out = look(&mut cores[which], &records, &seen);
+                    settle(which, out, &mut in_flight);
+                }
+                Step::GiveUp(which) if !waiting.is_empty() => {
+                    let which = which % waiting.len();
+                    waiting[which].1.set(true);
+                }
+                Step::Leave(_) | Step::GiveUp(_) => {}
+            }
+            for number in 1..4 {
+                for record in &records {
+                    let at = in_flight
+                        .iter()
+                        .filter(|(_, g)| g.site == site(number) && g.node == record.header().node)
+                        .count();
+                    prop_assert!(at <= MAX as usize);
+                }
+            }
+        }
+        for _ in 0..10_000 {
+            let Some((which, grant)) = in_flight.pop() else { break };
+            let out = leave(&mut cores[which], &grant);
+            settle(which, out, &mut in_flight);
+            if in_flight.is_empty() {
+                for which in 0..2 {
+                    let out = look(&mut cores[which], &records, &[]);
+                    settle(which, out, &mut in_flight);
+                }
+            }
+        }
+        prop_assert!(in_flight.is_empty());
+        for record in &records {
+            prop_assert_eq!(slot::node_load(record, BOTH), 0);
+        }
+        let left: usize = cores.iter_mut().map(|core| core.demand().iter().map(|d| d.queued as usize).sum::<usize>()).sum();
+        let gone = waiting.iter().filter(|w| w.1.get()).count();
+        prop_assert!(let_go + refused + left <= asked);
+        prop_assert!(let_go + refused + left + gone >= asked);
+    }
+}

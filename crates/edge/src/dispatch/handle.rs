@@ -1,0 +1,222 @@
+//! The shell around the core: waiting, time-outs, permits.
+
+use super::core::{
+    Core, DispatchOptions, FirstDispatch, Grant, NodeSeen, Outcome, SiteSeen, Waiter,
+};
+use crate::face::{Dispatcher, Permit, Refusal, Verdict};
+use pool_model::{NodeId, SiteId};
+use shared_state::slot::{NodeSlot, SlotTaken};
+use shared_state::words::{Assign, Lease};
+use shared_state::{EdgeDemand, NodeRecord};
+use std::net::SocketAddr;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::thread::Thread;
+use std::time::{Duration, Instant};
+use tokio::sync::oneshot;
+
+/// The dispatcher of one edge: a handle that its threads and its look loop share.
+#[derive(Clone)]
+pub struct Dispatch {
+    shared: Arc<Shared>,
+}
+
+struct Shared {
+    core: Mutex<Core<Waits>>,
+    options: DispatchOptions,
+    started: Instant,
+    looker: OnceLock<Thread>,
+    looker_sleeps: AtomicBool,
+    draining: AtomicBool,
+}
+
+/// The sending half of somebody's wait.
+struct Waits(oneshot::Sender<NodePermit>);
+
+impl Waiter for Waits {
+    fn is_gone(&self) -> bool {
+        self.0.is_closed()
+    }
+}
+
+/// A request in flight at a server, until it is dropped.
+pub struct NodePermit {
+    shared: Arc<Shared>,
+    grant: Grant,
+}
+
+impl Dispatch {
+    /// A dispatcher without nodes. `started` is the zero of its clock.
+    #[must_use]
+    pub fn new(options: DispatchOptions, started: Instant) -> Self {
+        let core = Mutex::new(Core::new(&options));
+        let shared = Shared {
+            core,
+            options,
+            started,
+            looker: OnceLock::new(),
+            looker_sleeps: AtomicBool::new(false),
+            draining: AtomicBool::new(false),
+        };
+        Self { shared: Arc::new(shared) }
+    }
+
+    /// The thread that the first queued request wakes. Called once, by the look loop.
+    pub fn set_looker(&self, thread: Thread) {
+        let _ = self.shared.looker.set(thread);
+    }
+
+    /// The look loop says that it sleeps for long, and so wants to be woken.
+    pub fn looker_sleeps(&self, sleeps: bool) {
+        self.shared.looker_sleeps.store(sleeps, Ordering::SeqCst);
+    }
+
+    /// Whether this edge has a request in flight or queued.
+    #[must_use]
+    pub fn is_busy(&self) -> bool {
+        let (queued, in_flight) = self.shared.lock().totals();
+        queued > 0 || in_flight > 0
+    }
+
+    /// Copies what this edge has of each site, by the site's index, into `out`.
+    pub fn demand(&self, out: &mut Vec<EdgeDemand>) {
+        out.clear();
+        out.extend_from_slice(self.shared.lock().demand());
+    }
+
+    /// Takes this edge's slot in a node's record and uses the node from the next look on.
+    /// `expected` is the lease word that was read there.
+    pub fn attach(&self, record: NodeRecord, expected: u64) -> Result<(), SlotTaken> {
+        let options = &self.shared.options;
+        let lease = Lease { incarnation: options.incarnation, beat: 1 };
+        let slot = NodeSlot::take(record, options.edge, expected, lease)?;
+        self.shared.lock().attach(slot);
+        Ok(())
+    }
+
+    /// The record of a node that is in use.
+    #[must_use]
+    pub fn record(&self, node: NodeId) -> Option<NodeRecord> {
+        self.shared.lock().record(node).cloned()
+    }
+
+    /// Hands over what a look saw, by the nodes' and the sites' index.
+    pub fn looked(&self, nodes: &[Option<NodeSeen>], sites: &[SiteSeen]) {
+        let now = self.shared.now();
+        self.shared.change(|core, out| core.looked(nodes, sites, now, out));
+    }
+
+    /// Hands over a move of this edge that took effect.
+    pub fn moved(&self, node: NodeId, assign: Assign) {
+        let now = self.shared.now();
+        self.shared.change(|core, out| core.moved(node, assign, now, out));
+    }
+
+    /// First requests to moved nodes since the last call.
+    #[must_use]
+    pub fn take_first(&self) -> Vec<FirstDispatch> {
+        self.shared.lock().take_first()
+    }
+
+    /// From now on no request is let in; those that wait go on.
+    pub fn drain(&self) {
+        self.shared.draining.store(true, Ordering::SeqCst);
+    }
+}
+
+impl Shared {
+    fn lock(&self) -> MutexGuard<'_, Core<Waits>> {
+        // A panic in the core is a broken invariant of one call; the counts lie in shared memory.
+        self.core.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn now(&self) -> Duration {
+        self.started.elapsed()
+    }
+
+    /// Changes the core, then, without its lock, wakes whoever was let go.
+    fn change(
+        self: &Arc<Self>,
+        change: impl FnOnce(&mut Core<Waits>, &mut Vec<(Waits, Grant)>),
+    ) {
+        let mut out = Vec::new();
+        change(&mut self.lock(), &mut out);
+        for (waiter, grant) in out {
+            let permit = NodePermit { shared: Arc::clone(self), grant };
+            // Whoever stopped waiting hands the permit back by dropping it.
+            drop(waiter.0.send(permit));
+        }
+    }
+
+    fn wake_looker(&self) {
+        if self.looker_sleeps.swap(false, Ordering::SeqCst)
+            && let Some(looker) = self.looker.get()
+        {
+            looker.unpark();
+        }
+    }
+}
+
+impl Dispatcher for Dispatch {
+    type Permit = NodePermit;
+
+    async fn acquire(&self, site: SiteId, avoid: &[NodeId]) -> Result<NodePermit, Refusal> {
+        if self.shared.draining.load(Ordering::SeqCst) {
+            return Err(Refusal::Draining);
+        }
+        let mut receiver = None;
+        let outcome = {
+            let mut core = self.shared.lock();
+            core.request(site, avoid, self.shared.now(), || {
+                let (sender, waits) = oneshot::channel();
+                receiver = Some(waits);
+                Waits(sender)
+            })
+        };
+        match (outcome, receiver) {
+            (Outcome::Granted(grant), _) => {
+                Ok(NodePermit { shared: Arc::clone(&self.shared), grant })
+            }
+            (Outcome::Queued { .. }, Some(waits)) => {
+                self.shared.wake_looker();
+                let limit = self.shared.lock().queue_timeout(site).unwrap_or_default();
+                match tokio::time::timeout(limit, waits).await {
+                    Ok(Ok(permit)) => Ok(permit),
+                    Ok(Err(_)) => Err(Refusal::Draining),
+                    Err(_) => Err(Refusal::QueueTimeout),
+                }
+            }
+            (Outcome::Refused(refusal), _) => Err(refusal),
+            (Outcome::Queued { .. }, None) => Err(Refusal::NoServer),
+        }
+    }
+}
+
+impl Permit for NodePermit {
+    fn node(&self) -> NodeId {
+        self.grant.node
+    }
+
+    fn address(&self) -> SocketAddr {
+        self.grant.address
+    }
+
+    fn report(&self, verdict: Verdict) {
+        let now = self.shared.now();
+        if self.shared.lock().report(&self.grant, verdict, now) {
+            let (node, address) = (self.grant.node.get(), self.grant.address);
+            tracing::warn!(node, %address, ?verdict, "server ejected");
+        }
+    }
+}
+
+impl Drop for NodePermit {
+    fn drop(&mut self) {
+        let (shared, grant) = (Arc::clone(&self.shared), self.grant);
+        shared.change(|core, out| core.leave(&grant, shared.now(), out));
+    }
+}
+
+#[cfg(test)]
+#[path = "handle_tests.rs"]
+mod tests;

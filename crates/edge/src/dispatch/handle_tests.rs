@@ -1,0 +1,189 @@
+use super::super::core::SiteRules;
+use super::super::health::HealthOptions;
+use super::*;
+use policy::choose::Balance;
+use pool_model::EdgeId;
+use remote_memory::shm::OwnedRegion;
+use shared_state::slot::{self, LiveEdges};
+use shared_state::words::{Epoch, Phase, Server};
+use shared_state::{NODE_REGION_BYTES, NodeHeader};
+use std::net::Ipv4Addr;
+use std::sync::atomic::AtomicU32;
+
+const MAX: u32 = 4;
+const LIVE: LiveEdges = LiveEdges(0b11);
+
+fn site() -> SiteId {
+    SiteId::MIN
+}
+
+fn record() -> NodeRecord {
+    let region = OwnedRegion::create("node", NODE_REGION_BYTES).unwrap();
+    let header = NodeHeader { node: NodeId::MIN, max_in_flight: MAX };
+    let assign = Assign { site: Some(site()), stamp: Epoch::ZERO, version: 1 };
+    let record = NodeRecord::publish(Arc::new(region), header, assign).unwrap();
+    let server =
+        Server { address: Ipv4Addr::LOCALHOST, port: 1, phase: Phase::Ready, restarts: 0 };
+    record.set_server(site(), server);
+    record.set_warm(site(), true);
+    record
+}
+
+fn dispatch(edge: u8, record: &NodeRecord, queue_timeout_ms: u64) -> Dispatch {
+    let rules = SiteRules {
+        site: site(),
+        balance: Balance::LeastInFlight,
+        queue_max: 1_000,
+        queue_timeout: Duration::from_millis(queue_timeout_ms),
+    };
+    let options = DispatchOptions {
+        edge: EdgeId::new(edge).unwrap(),
+        incarnation: u32::from(edge) + 1,
+        sites: vec![rules],
+        health: HealthOptions::default(),
+    };
+    let dispatch = Dispatch::new(options, Instant::now());
+    dispatch.attach(record.clone(), 0).unwrap();
+    look(&dispatch, record, SiteSeen::default());
+    dispatch
+}
+
+fn look(dispatch: &Dispatch, record: &NodeRecord, others: SiteSeen) {
+    let seen = NodeSeen { assign: record.assign(), live: LIVE, open: true };
+    dispatch.looked(&[Some(seen)], &[others]);
+}
+
+fn run<T>(future: impl Future<Output = T>) -> T {
+    tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(future)
+}
+
+#[test]
+fn a_permit_that_is_dropped_lets_the_next_one_go() {
+    let record = record();
+    let dispatch = dispatch(0, &record, 5_000);
+    run(async {
+        let mut permits = Vec::new();
+        for _ in 0..MAX {
+            permits.push(dispatch.acquire(site(), &[]).await.unwrap());
+        }
+        let waits = dispatch.acquire(site(), &[]);
+        let (waited, ()) = tokio::join!(waits, async { drop(permits.pop()) });
+        assert!(waited.is_ok() && dispatch.is_busy());
+    });
+    assert!(!dispatch.is_busy());
+    assert_eq!(slot::node_load(&record, LIVE), 0);
+}
+
+#[test]
+fn a_wait_ends_and_leaves_the_queue() {
+    let record = record();
+    let dispatch = dispatch(0, &record, 20);
+    run(async {
+        let mut permits = Vec::new();
+        for _ in 0..MAX {
+            permits.push(dispatch.acquire(site(), &[]).await.unwrap());
+        }
+        let refused = dispatch.acquire(site(), &[]).await.err();
+        assert_eq!(refused, Some(Refusal::QueueTimeout));
+        let mut demand = Vec::new();
+        dispatch.demand(&mut demand);
+        assert_eq!(demand[0].queued, 0);
+        dispatch.drain();
+        assert_eq!(dispatch.acquire(site(), &[]).await.err(), Some(Refusal::Draining));
+    });
+}
+
+#[test]
+fn the_first_request_that_waits_wakes_a_sleeping_look_loop() {
+    let record = record();
+    let dispatch = dispatch(0, &record, 20);
+    let asleep = dispatch.clone();
+    let (ready, wait) = std::sync::mpsc::channel();
+    let looker = std::thread::spawn(move || {
+        asleep.set_looker(std::thread::current());
+        asleep.looker_sleeps(true);
+        ready.send(()).unwrap();
+        let start = Instant::now();
+        while asleep.shared.looker_sleeps.load(Ordering::SeqCst) {
+            std::thread::park_timeout(Duration::from_secs(20));
+        }
+        start.elapsed()
+    });
+    wait.recv().unwrap();
+    run(async {
+        let mut permits = Vec::new();
+        for _ in 0..MAX {
+            permits.push(dispatch.acquire(site(), &[]).await.unwrap());
+        }
+        let _ = dispatch.acquire(site(), &[]).await;
+    });
+    assert!(looker.join().unwrap() < Duration::from_secs(10));
+}
+
+/// Two edges, one server, each edge with many requests: the server never has more than its
+/// limit, and both edges wait equally long.
+#[test]
+fn two_edges_share_one_server_fairly() {
+    let record = record();
+    let edges = [dispatch(0, &record, 60_000), dispatch(1, &record, 60_000)];
+    let (stop, at_server) = (AtomicBool::new(false), AtomicU32::new(0));
+    let mut medians = Vec::new();
+    std::thread::scope(|scope| {
+        let clients: Vec<_> =
+            edges.iter().map(|edge| scope.spawn(|| run(clients(edge, &at_server)))).collect();
+        let (record, edges, stop) = (&record, &edges, &stop);
+        scope.spawn(move || {
+            let mut demand = [Vec::new(), Vec::new()];
+            while !stop.load(Ordering::Relaxed) {
+                for (edge, demand) in edges.iter().zip(&mut demand) {
+                    edge.demand(demand);
+                }
+                for (place, edge) in edges.iter().enumerate() {
+                    let other = demand[1 - place][0];
+                    let (all, queued) = (other.total(), u64::from(other.queued));
+                    look(edge, record, SiteSeen { others_demand: all, others_queued: queued });
+                }
+                std::thread::sleep(Duration::from_millis(1));
+            }
+        });
+        medians.extend(clients.into_iter().map(|client| client.join().unwrap()));
+        stop.store(true, Ordering::Relaxed);
+    });
+    let (low, high) = (medians[0].min(medians[1]), medians[0].max(medians[1]));
+    assert!(high <= low.mul_f64(1.5), "median waits {low:?} and {high:?}");
+    assert_eq!(slot::node_load(&record, LIVE), 0);
+}
+
+/// Twenty clients of one edge, each request a few milliseconds at the server; the median wait.
+async fn clients(edge: &Dispatch, at_server: &AtomicU32) -> Duration {
+    const CLIENTS: usize = 20;
+    const REQUESTS: usize = 40;
+    let one = async |_: usize| {
+        let mut waits = Vec::new();
+        for _ in 0..REQUESTS {
+            let start = Instant::now();
+            let permit = edge.acquire(site(), &[]).await.unwrap();
+            waits.push(start.elapsed());
+            assert!(at_server.fetch_add(1, Ordering::SeqCst) < MAX, "the server sees too many");
+            tokio::time::sleep(Duration::from_millis(2)).await;
+            at_server.fetch_sub(1, Ordering::SeqCst);
+            drop(permit);
+        }
+        waits
+    };
+    let mut all = Vec::new();
+    let mut running: Vec<_> = (0..CLIENTS).map(|n| Box::pin(one(n))).collect();
+    std::future::poll_fn(|context| {
+        running.retain_mut(|client| match client.as_mut().poll(context) {
+            std::task::Poll::Ready(waits) => {
+                all.extend(waits);
+                false
+            }
+            std::task::Poll::Pending => true,
+        });
+        if running.is_empty() { std::task::Poll::Ready(()) } else { std::task::Poll::Pending }
+    })
+    .await;
+    all.sort_unstable();
+    all[all.len() / 2]
+}
