@@ -14,7 +14,7 @@
 
 pub mod clock;
 pub mod generate;
-// pub mod plot;
+pub mod plot;
 pub mod stats;
 pub mod stub;
 mod sys;
