@@ -36,6 +36,30 @@ pub enum Refusal {
     NodeElsewhere,
     /// Donor and taker are the same site, or one of them is not in the pool.
     NoSuchSite,
+    /// The taker has no epoch yet.
+    TakerUnset,
+    /// The node belongs to the taker already.
+    AlreadyThere,
+    /// The policy names no node that could be taken, or only ones that are paused.
+    NoCandidate,
+}
+
+impl Refusal {
+    /// The word used in logs, status and metrics.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::DonorAtFloor => "donor-at-floor",
+            Self::DonorBusy => "donor-busy",
+            Self::FloorUnset => "floor-unset",
+            Self::NodeUnreadable => "node-unreadable",
+            Self::NodeElsewhere => "node-elsewhere",
+            Self::NoSuchSite => "no-such-site",
+            Self::TakerUnset => "taker-unset",
+            Self::AlreadyThere => "already-there",
+            Self::NoCandidate => "no-candidate",
+        }
+    }
 }
 
 /// Step 0 for the sound protocol: may this node leave the donor? Pure; walks the nodes once.
@@ -328,6 +352,10 @@ impl Join {
     pub fn plan(seen: &Seen, node: NodeId, taker: SiteId) -> Result<Self, Refusal> {
         if taker.index() >= seen.sites.len() {
             return Err(Refusal::NoSuchSite);
+        }
+        if Depart::is_unset(seen.site(taker).depart) {
+            // The node would arrive with a stamp that does not count.
+            return Err(Refusal::TakerUnset);
         }
         let assign = seen.assign(node).ok_or(Refusal::NodeUnreadable)?;
         if assign.site.is_some() {

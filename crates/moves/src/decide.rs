@@ -1,0 +1,638 @@
+//! The decision core of one edge: looks come in, machines to run come out.
+//!
+//! Pure; it ties the policy, the event rules and the protocol's machines together. For each look:
+//!
+//! ```text
+//! repair     for each site: no epoch or nonsense -> Bump; pending for too long -> Help;
+//!            guarantee not written -> SetFloor
+//! needs      for each site: ask the policy, ask the event rules whether the need is ripe
+//! order      floor, admin, take-back, load; then who has least of its share; then id
+//! move       at most one: step 0 on a candidate, Claim, own clock checked, Attempt, Close;
+//!            a lost install tries the next donor under the same claim, at most three times
+//! ```
+//!
+//! A donor that needs a new epoch or renewed stamps gets them at once, followed by another look.
+
+use crate::events::{Events, Need, Timing};
+use crate::plan::{Asked, Plan, Ripe, TRIES_MAX, Try, ending_of, rotate_donors};
+use crate::protocol::{
+    Claim, DepartState, FloorPlan, Help, Outcome, Refusal, Seen, SetFloor, Task,
+};
+use crate::record::{Counters, Ending, MoveRecord, Records};
+use crate::round::{Helping, Round, Running};
+use policy::{Candidate, Policy};
+use pool_model::{EdgeId, Guarantee, NodeId, PoolView, Reason, SiteId};
+use shared_state::words::{Arrive, Floor};
+use std::collections::VecDeque;
+
+/// Extra looks within one look: bump, renew and one lost install each call for a fresh one.
+const LOOKS_AGAIN_MAX: u8 = 3;
+
+/// Requests by persons that wait; more than anybody types before the first is done.
+pub const REQUESTS_MAX: usize = 64;
+
+/// How long a request is tried, in nanoseconds: 5 s, which a person still waits for.
+pub const REQUEST_WAIT_NS: u64 = 5_000_000_000;
+
+/// Whether moves are made or only logged.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum Mode {
+    /// Decide and move.
+    #[default]
+    Move,
+    /// Decide and log; write nothing at all, help and repair included.
+    Observe,
+}
+
+/// What a [`Core`] is made of.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Options {
+    /// This edge.
+    pub edge: EdgeId,
+    /// The clock's part of the rules.
+    pub timing: Timing,
+    /// The guarantees of sites 1, 2, ... as this edge's settings state them.
+    pub guarantees: Vec<Guarantee>,
+    /// Nodes in the pool.
+    pub nodes: u16,
+    /// The version of the settings, not zero. Where the shared words carry an older one, this
+    /// edge writes its own; where they carry a newer one, or the same with other numbers, it
+    /// makes no moves.
+    pub settings_version: u32,
+    /// Whether moves are made.
+    pub mode: Mode,
+}
+
+/// What one call sees. `seen` and `view` are those of the latest look until the next one.
+#[derive(Clone, Copy)]
+pub struct Input<'a> {
+    /// The shell's monotonic clock, now.
+    pub now_ns: u64,
+    /// The raw words.
+    pub seen: &'a Seen,
+    /// The same look as the policy sees it.
+    pub view: &'a PoolView,
+    /// Who decides.
+    pub policy: &'a dyn Policy,
+    /// How long one of this edge's operations takes, for the politeness of helping.
+    pub op_time_ns: u64,
+    /// Twelve random bits, fresh for each call.
+    pub nonce: u32,
+}
+
+/// What the shell does next.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Work {
+    /// Run this to its end and hand the outcome to [`Core::ended`].
+    Run(Task),
+    /// Look once more at once and hand that to [`Core::looked`].
+    LookAgain,
+    /// Nothing more in this look.
+    Rest,
+}
+
+/// Too many requests wait.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{REQUESTS_MAX} requests to move nodes wait already; try again when some are done")]
+pub struct RequestsFull;
+
+/// The decision core of one edge.
+#[derive(Clone, Debug)]
+pub struct Core {
+    options: Options,
+    events: Events,
+    counters: Counters,
+    records: Records,
+    requests: VecDeque<Asked>,
+    paused: Vec<bool>,
+    paused_all: bool,
+    conflict: bool,
+    round: Round,
+}
+
+impl Core {
+    /// A core that has seen nothing yet.
+    #[must_use]
+    pub fn new(options: Options) -> Self {
+        let sites = u16::try_from(options.guarantees.len()).unwrap_or(u16::MAX);
+        let events = Events::new(options.timing, options.edge, sites, options.nodes);
+        Self {
+            events,
+            counters: Counters::default(),
+            records: Records::default(),
+            requests: VecDeque::new(),
+            paused: vec![false; usize::from(sites)],
+            paused_all: false,
+            conflict: false,
+            round: Round::new(),
+            options,
+        }
+    }
+
+    /// Counts since the start.
+    #[must_use]
+    pub fn counters(&self) -> Counters {
+        self.counters
+    }
+
+    /// The latest attempts at moves.
+    #[must_use]
+    pub fn records(&self) -> &Records {
+        &self.records
+    }
+
+    /// Whether the shared guarantees are not those of this edge's settings: then it makes no
+    /// moves.
+    #[must_use]
+    pub fn settings_conflict(&self) -> bool {
+        self.conflict
+    }
+
+    /// Changes the mode.
+    pub fn set_mode(&mut self, mode: Mode) {
+        self.options.mode = mode;
+    }
+
+    /// The mode.
+    #[must_use]
+    pub fn mode(&self) -> Mode {
+        self.options.mode
+    }
+
+    /// Stops or resumes the policy's moves to and from one site, or all. Requests by persons and
+    /// repairs go on.
+    pub fn set_paused(&mut self, site: Option<SiteId>, paused: bool) {
+        match site {
+            None => self.paused_all = paused,
+            Some(site) => {
+                if let Some(entry) = self.paused.get_mut(site.index()) {
+                    *entry = paused;
+                }
+            }
+        }
+    }
+
+    /// Whether the policy's moves for this site are stopped.
+    #[must_use]
+    pub fn is_paused(&self, site: SiteId) -> bool {
+        self.paused_all || self.paused.get(site.index()).copied().unwrap_or(false)
+    }
+
+    /// New settings: guarantees by site, with a newer version. They hold once every site's
+    /// [`Outcome::FloorSet`] has come.
+    pub fn set_guarantees(&mut self, guarantees: Vec<Guarantee>, settings_version: u32) {
+        self.options.guarantees = guarantees;
+        self.options.settings_version = settings_version;
+    }
+
+    /// Asks for a node to be moved to a site, or to be set free. The answer is the record that
+    /// carries `id`.
+    pub fn request(
+        &mut self,
+        now_ns: u64,
+        id: u64,
+        node: NodeId,
+        to: Option<SiteId>,
+    ) -> Result<(), RequestsFull> {
+        if self.requests.len() >= REQUESTS_MAX {
+            return Err(RequestsFull);
+        }
+        self.requests.push_back(Asked { id, node, to, since_ns: now_ns, tried: false });
+        Ok(())
+    }
+
+    /// Takes in a look. `serving` says whether a node was seen serving the site that it is
+    /// assigned to.
+    pub fn looked(&mut self, input: &Input<'_>, serving: impl Fn(NodeId) -> bool) {
+        self.counters.looks += 1;
+        self.events.looked(input.now_ns, input.seen, serving);
+        self.round.looked();
+        self.judge_words(input.seen);
+        self.find_needs(input);
+        for asked in &mut self.requests {
+            asked.tried = false;
+        }
+        // A claimed event whose first tries were lost goes on with what the fresh look offers.
+        if let Some(mut plan) = self.round.plan.take() {
+            plan.refill(self.fresh_candidates(input, &plan));
+            self.round.plan = Some(plan);
+        }
+    }
+
+    fn fresh_candidates(&self, input: &Input<'_>, plan: &Plan) -> Vec<Candidate> {
+        let (Some(taker), None) = (plan.taker, plan.request) else {
+            let same = plan.candidate().or(plan.last_candidate());
+            let donor = |node| input.seen.assign(node).and_then(|assign| assign.site);
+            return same.map(|c| Candidate { donor: donor(c.node), ..c }).into_iter().collect();
+        };
+        self.candidates(input, taker, plan.reason)
+    }
+
+    /// The policy's candidates, less those of paused donors, in this edge's own order.
+    fn candidates(&self, input: &Input<'_>, taker: SiteId, reason: Reason) -> Vec<Candidate> {
+        let mut candidates = input.policy.candidates(input.view, taker, reason);
+        candidates.retain(|c| c.donor.is_none_or(|donor| !self.is_paused(donor)));
+        rotate_donors(&mut candidates, self.options.edge);
+        candidates
+    }
+
+    /// What to do next in this look. Does not block; at most linear in nodes.
+    pub fn next(&mut self, input: &Input<'_>) -> Work {
+        if let Some(task) = self.round.follow.take() {
+            return self.run(Running::Other, task);
+        }
+        if self.options.mode == Mode::Observe {
+            self.observe(input);
+            return Work::Rest;
+        }
+        if let Some((plan, helping)) = self.round.must_bump.take()
+            && self.events.take_bump(input.now_ns, plan.site)
+        {
+            let running = helping.map_or(Running::Other, Running::Abort);
+            return self.run(running, Task::Bump(plan.draw(input.nonce)));
+        }
+        if let Some(task) = self.repair(input) {
+            return Work::Run(task);
+        }
+        if std::mem::take(&mut self.round.want_look) {
+            if self.round.looks_again >= LOOKS_AGAIN_MAX {
+                return Work::Rest;
+            }
+            self.round.looks_again += 1;
+            self.round.again = true;
+            return Work::LookAgain;
+        }
+        self.expire_requests(input.now_ns);
+        if self.conflict {
+            return Work::Rest;
+        }
+        self.next_move(input)
+    }
+
+    /// Takes in how the task that [`Core::next`] gave has ended.
+    pub fn ended(&mut self, now_ns: u64, outcome: &Outcome) {
+        self.count(outcome);
+        match std::mem::replace(&mut self.round.running, Running::Nothing) {
+            Running::Claim { sent_ns, then } => {
+                let Outcome::Claimed { taker, counter } = *outcome else {
+                    self.round.plan = None;
+                    return;
+                };
+                self.events.claimed(taker, counter);
+                if let Some(plan) = &mut self.round.plan {
+                    plan.claimed_ns = Some(sent_ns);
+                    self.round.claimed = Some(then);
+                }
+            }
+            Running::Move => self.move_ended(now_ns, outcome),
+            Running::Help(helping) => self.help_ended(now_ns, &helping, outcome),
+            Running::Abort(helping) => {
+                if let Outcome::Bumped { .. } = outcome {
+                    self.round.want_look = true;
+                    self.push(Some(helped_record(now_ns, &helping, Ending::Aborted, None)));
+                }
+            }
+            Running::Other | Running::Nothing => {
+                let looks = matches!(
+                    outcome,
+                    Outcome::Bumped { .. } | Outcome::Renewed { .. } | Outcome::FloorSet { .. }
+                );
+                self.round.want_look |= looks;
+            }
+        }
+    }
+
+    fn run(&mut self, running: Running, task: Task) -> Work {
+        self.round.running = running;
+        Work::Run(task)
+    }
+
+    fn count(&mut self, outcome: &Outcome) {
+        let counters = &mut self.counters;
+        match outcome {
+            Outcome::Claimed { .. } => counters.claims += 1,
+            Outcome::LostClaim { .. } => counters.claims_lost += 1,
+            Outcome::Moved { .. } => counters.moves += 1,
+            Outcome::LostInstall { .. } => counters.installs_lost += 1,
+            Outcome::CasMissedLate { .. } => counters.cas_missed_late += 1,
+            Outcome::Helped { moved, .. } => {
+                counters.helps += 1;
+                counters.moves += u64::from(moved.is_some());
+            }
+            Outcome::Bumped { .. } => counters.bumps += 1,
+            Outcome::Renewed { renewed, .. } => counters.renewed += u64::from(*renewed),
+            Outcome::FloorSet { .. } => counters.floors_set += 1,
+            Outcome::Unsettled { .. } => counters.unsettled += 1,
+            _ => {}
+        }
+    }
+
+    /// Counts the words that nobody writes, and compares the guarantees with the settings.
+    fn judge_words(&mut self, seen: &Seen) {
+        self.conflict = false;
+        let mut bad_words = 0;
+        for (index, own) in self.options.guarantees.iter().enumerate() {
+            let Ok(site) = SiteId::from_index(index) else { break };
+            bad_words += u64::from(matches!(seen.depart(site), DepartState::Bad(_)));
+            let Some(floor) = seen.floor(site) else { continue };
+            let same = (floor.hard, floor.max) == (own.hard, own.max);
+            let version = self.options.settings_version;
+            let theirs_rule =
+                floor.settings_version > version || (floor.settings_version == version && !same);
+            self.conflict |= theirs_rule;
+        }
+        let nodes = (0..self.options.nodes).filter_map(|number| NodeId::new(number).ok());
+        bad_words += nodes.filter(|&node| seen.is_bad_assign(node)).count() as u64;
+        self.counters.bad_words = bad_words;
+    }
+
+    /// Asks the policy for each site, and keeps what is ripe, most urgent first.
+    fn find_needs(&mut self, input: &Input<'_>) {
+        for site in &input.view.sites {
+            let hard = site.guarantee.hard;
+            let paused = self.is_paused(site.id);
+            let reason = input.policy.need(input.view, site.id).filter(|_| !paused);
+            let need = Need { reason, nodes: site.nodes, hard };
+            let ripe = self.events.ripe(input.now_ns, input.op_time_ns, site.id, &need);
+            let Some(reason) = reason.filter(|_| ripe) else { continue };
+            let (taker, nodes, load) = (site.id, site.nodes, site.load());
+            self.round.needs.push(Ripe { reason, taker, nodes, hard, load });
+        }
+        self.round.needs.sort_by(Ripe::order);
+    }
+
+    /// The next repair of this look, site by site.
+    fn repair(&mut self, input: &Input<'_>) -> Option<Task> {
+        while self.round.repair_at < self.options.guarantees.len() {
+            let site = SiteId::from_index(self.round.repair_at).ok()?;
+            self.round.repair_at += 1;
+            let (running, task) = match input.seen.depart(site) {
+                DepartState::Unset | DepartState::Bad(_) => {
+                    let unread = self.events.some_unread(input.now_ns);
+                    if unread || !self.events.take_bump(input.now_ns, site) {
+                        continue;
+                    }
+                    let plan = input.seen.bump_plan(site);
+                    (Running::Other, Task::Bump(plan.draw(input.nonce)))
+                }
+                DepartState::Pending(_, departure) => {
+                    let (now_ns, op_time_ns) = (input.now_ns, input.op_time_ns);
+                    if !self.events.may_help(now_ns, op_time_ns, site) {
+                        continue;
+                    }
+                    let dead = self.events.is_dead(now_ns, departure.node);
+                    let Some(help) = Help::plan(input.seen, site, dead) else { continue };
+                    let reason = claimed_reason(input.seen, departure.taker);
+                    let helping = Helping { site, departure, reason, started_ns: now_ns };
+                    (Running::Help(helping), Task::Help(help))
+                }
+                DepartState::Idle(_) => match self.floor_task(input.seen, site) {
+                    Some(FloorPlan::Ready(set)) => (Running::Other, Task::SetFloor(set)),
+                    Some(FloorPlan::Bump(plan)) => {
+                        if !self.events.take_bump(input.now_ns, site) {
+                            continue;
+                        }
+                        (Running::Other, Task::Bump(plan.draw(input.nonce)))
+                    }
+                    _ => continue,
+                },
+            };
+            self.round.running = running;
+            return Some(task);
+        }
+        None
+    }
+
+    /// Writes this edge's guarantee where the shared word has none or an older one.
+    fn floor_task(&self, seen: &Seen, site: SiteId) -> Option<FloorPlan> {
+        let own = self.options.guarantees.get(site.index())?;
+        let version = self.options.settings_version;
+        let floor = Floor { settings_version: version, hard: own.hard, max: own.max };
+        let older = seen.floor(site).is_none_or(|theirs| theirs.settings_version < version);
+        older.then(|| SetFloor::plan(seen, site, floor))
+    }
+
+    /// Goes on with the plan at hand, or starts the next.
+    fn next_move(&mut self, input: &Input<'_>) -> Work {
+        loop {
+            if self.round.moved {
+                return Work::Rest;
+            }
+            if self.round.plan.is_none() && !self.start_plan(input) {
+                return Work::Rest;
+            }
+            let Some(mut plan) = self.round.plan.take() else { return Work::Rest };
+            if self.gave_up(&plan, input.now_ns) {
+                continue;
+            }
+            if let Some(task) = self.round.claimed.take() {
+                self.round.plan = Some(plan);
+                return self.run(Running::Move, task);
+            }
+            match plan.advance(input.seen) {
+                Try::Ready(task) => {
+                    let claims = plan.taker.filter(|_| plan.claimed_ns.is_none());
+                    let reason = plan.reason;
+                    self.round.plan = Some(plan);
+                    let Some(taker) = claims else { return self.run(Running::Move, task) };
+                    let claim = Claim::new(input.seen, taker, self.options.edge, reason);
+                    let running = Running::Claim { sent_ns: input.now_ns, then: task };
+                    return self.run(running, Task::Claim(claim));
+                }
+                Try::Bump(bump) => {
+                    if self.events.take_bump(input.now_ns, bump.site) {
+                        self.round.plan = Some(plan);
+                        return self.run(Running::Other, Task::Bump(bump.draw(input.nonce)));
+                    }
+                    plan.skip_donor();
+                    self.round.plan = Some(plan);
+                }
+                Try::Renew(task) => {
+                    self.round.plan = Some(plan);
+                    return self.run(Running::Other, task);
+                }
+                Try::Exhausted => {
+                    if plan.claimed_ns.is_some() && self.round.looks_again < LOOKS_AGAIN_MAX {
+                        self.round.looks_again += 1;
+                        self.round.again = true;
+                        self.round.plan = Some(plan);
+                        return Work::LookAgain;
+                    }
+                    self.refused(&plan, input.now_ns);
+                }
+            }
+        }
+    }
+
+    /// Ends a plan whose claim is too old or whose tries are used up.
+    fn gave_up(&mut self, plan: &Plan, now_ns: u64) -> bool {
+        let late = plan.claimed_ns.is_some_and(|sent| self.options.timing.is_late(sent, now_ns));
+        let ending = if late {
+            self.counters.late_moves += 1;
+            Ending::DroppedLate
+        } else if plan.tries >= TRIES_MAX {
+            Ending::LostInstall
+        } else {
+            return false;
+        };
+        self.round.claimed = None;
+        self.push(plan.record(now_ns, ending));
+        true
+    }
+
+    /// Picks the most urgent need or request that this look has not tried yet.
+    fn start_plan(&mut self, input: &Input<'_>) -> bool {
+        loop {
+            let need = self.round.needs.get(self.round.need_at).copied();
+            let floor_first = need.filter(|need| need.reason < Reason::Admin);
+            if floor_first.is_none()
+                && let Some(plan) = self.requested_plan(input)
+            {
+                self.round.plan = Some(plan);
+                return true;
+            }
+            let Some(need) = need else { return false };
+            self.round.need_at += 1;
+            let candidates = self.candidates(input, need.taker, need.reason);
+            if candidates.is_empty() {
+                continue;
+            }
+            self.round.plan = Some(Plan::new(&need, candidates, input.now_ns));
+            return true;
+        }
+    }
+
+    fn requested_plan(&mut self, input: &Input<'_>) -> Option<Plan> {
+        let asked = self.requests.iter_mut().find(|asked| !asked.tried)?;
+        asked.tried = true;
+        let asked = *asked;
+        let donor = input.seen.assign(asked.node).and_then(|assign| assign.site);
+        let candidate = Candidate { node: asked.node, donor };
+        let mut plan = Plan::requested(asked.id, candidate, asked.to, input.now_ns);
+        let known = asked.node.index() < usize::from(self.options.nodes);
+        if known && input.seen.assign(asked.node).is_some() && donor == asked.to {
+            plan.refusal = Refusal::AlreadyThere;
+            self.refused(&plan, input.now_ns);
+            return self.requested_plan(input);
+        }
+        Some(plan)
+    }
+
+    /// A plan ran out of candidates. A need is simply asked again at the next look; a request is
+    /// answered where waiting would not help.
+    fn refused(&mut self, plan: &Plan, now_ns: u64) {
+        let refusal = plan.refusal;
+        if plan.claimed_ns.is_some() {
+            self.push(plan.record(now_ns, Ending::LostInstall));
+            return;
+        }
+        let definite =
+            matches!(refusal, Refusal::DonorAtFloor | Refusal::NoSuchSite | Refusal::AlreadyThere);
+        if definite && let Some(id) = plan.request {
+            self.requests.retain(|asked| asked.id != id);
+            self.push(plan.record(now_ns, Ending::Refused(refusal)));
+        }
+    }
+
+    fn expire_requests(&mut self, now_ns: u64) {
+        let old = |asked: &Asked| now_ns.saturating_sub(asked.since_ns) >= REQUEST_WAIT_NS;
+        while let Some(place) = self.requests.iter().position(old) {
+            let Some(asked) = self.requests.remove(place) else { return };
+            let candidate = Candidate { node: asked.node, donor: None };
+            let plan = Plan::requested(asked.id, candidate, asked.to, asked.since_ns);
+            self.push(plan.record(now_ns, Ending::TimedOut));
+        }
+    }
+
+    fn move_ended(&mut self, now_ns: u64, outcome: &Outcome) {
+        let Some(mut plan) = self.round.plan.take() else { return };
+        match *outcome {
+            Outcome::LostInstall { .. } | Outcome::LostJoin { .. } => {
+                plan.tries += 1;
+                plan.skip_donor();
+                self.round.plan = Some(plan);
+                return;
+            }
+            Outcome::Moved { close, .. } | Outcome::CasMissedLate { close, .. } => {
+                self.round.follow = close.map(Task::Close);
+            }
+            _ => {}
+        }
+        // Whatever became of it, the next move waits for a look that shows it.
+        self.round.moved = true;
+        let Some(ending) = ending_of(outcome) else { return };
+        let mut record = plan.record(now_ns, ending);
+        if let (Some(record), Outcome::Moved { version, .. }) = (&mut record, outcome) {
+            record.version = Some(*version);
+        }
+        self.push(record);
+        if let Some(id) = plan.request {
+            self.requests.retain(|asked| asked.id != id);
+        }
+    }
+
+    fn help_ended(&mut self, now_ns: u64, helping: &Helping, outcome: &Outcome) {
+        match *outcome {
+            Outcome::Helped { moved: Some((_, _, version)), .. } => {
+                // That was this look's move.
+                self.round.moved = true;
+                let record = helped_record(now_ns, helping, Ending::Helped, Some(version));
+                self.push(Some(record));
+            }
+            Outcome::MustBump(plan) => self.round.must_bump = Some((plan, Some(*helping))),
+            _ => {}
+        }
+    }
+
+    /// Logs what would be tried, and starts those timers anew as a move would.
+    fn observe(&mut self, input: &Input<'_>) {
+        while self.start_plan(input) {
+            let Some(mut plan) = self.round.plan.take() else { return };
+            let unset = |refusal| matches!(refusal, Refusal::FloorUnset | Refusal::TakerUnset);
+            // Where all edges only observe, nobody opens the record: the policy's word counts.
+            if plan.advance(input.seen) == Try::Exhausted && !unset(plan.refusal) {
+                self.refused(&plan, input.now_ns);
+                continue;
+            }
+            self.push(plan.record(input.now_ns, Ending::WouldMove));
+            if let Some(id) = plan.request {
+                self.requests.retain(|asked| asked.id != id);
+            }
+            if let Some(taker) = plan.taker {
+                self.events.restart(taker);
+            }
+        }
+    }
+
+    fn push(&mut self, record: Option<MoveRecord>) {
+        if let Some(record) = record {
+            self.records.push(record);
+        }
+    }
+}
+
+fn helped_record(
+    now_ns: u64,
+    helping: &Helping,
+    ending: Ending,
+    version: Option<u32>,
+) -> MoveRecord {
+    MoveRecord {
+        at_ns: now_ns,
+        node: helping.departure.node,
+        from: Some(helping.site),
+        to: helping.departure.taker,
+        reason: helping.reason,
+        load: 0.0,
+        version,
+        took_ns: now_ns.saturating_sub(helping.started_ns),
+        ending,
+        request: None,
+    }
+}
+
+/// The reason that the taker's latest claim gives, for the record of a move that is helped.
+fn claimed_reason(seen: &Seen, taker: Option<SiteId>) -> Reason {
+    let claimed = taker.and_then(|taker| Arrive::unpack(seen.site(taker).arrive).reason);
+    claimed.unwrap_or(Reason::Admin)
+}
