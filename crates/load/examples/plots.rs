@@ -44,12 +44,12 @@ fn ratios() -> Figure {
     ];
     let x = Axis::named("requests in a burst", SIZES);
     let mut panel = Panel::new(Shape::Bars, x, Axis::new("ratio of throughputs"), series);
-    panel.references.push(Reference { y: 2.5, label: "bound: 5 nodes / 2 nodes".to_owned() });
+    panel.references.push(Reference { y: 2.5, label: "5 nodes / 2".to_owned() });
     Figure::new("Polder against both extremes", panel)
 }
 
 fn demo() -> Figure {
-    let names = ["red", "green", "blue"];
+    let names = ["shop", "news", "wiki"];
     let nodes = |site: usize| {
         let burst = |time: usize| (time / 4) % 3;
         let count = |time: usize| if burst(time) == site { 6.0 } else { 1.0 };

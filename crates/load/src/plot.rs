@@ -161,7 +161,7 @@ pub enum Shape {
 pub struct Reference {
     /// Its height.
     pub y: f64,
-    /// What it means, written above it.
+    /// What it means, written at its right end; short.
     pub label: String,
 }
 
@@ -216,13 +216,15 @@ impl Figure {
     pub fn to_svg(&self) -> Result<String, PlotError> {
         self.check()?;
         let mut plans = Vec::new();
-        let mut height = self.header_px();
-        for panel in &self.panels {
-            let plan = panel::plan(panel, WIDTH_PX - 2.0 * MARGIN_PX)
+        for (place, panel) in self.panels.iter().enumerate() {
+            let before = place.checked_sub(1).map(|before| &self.panels[before]);
+            let plan = panel::plan(panel, before, WIDTH_PX - 2.0 * MARGIN_PX)
                 .ok_or_else(|| PlotError::Empty(self.title.clone()))?;
-            height += plan.height_px();
             plans.push(plan);
         }
+        panel::align(&mut plans);
+        let panels: f64 = plans.iter().map(panel::Plan::height_px).sum();
+        let height = self.header_px() + panels;
         let mut svg = String::new();
         let drawn = {
             let pen = Pen::new(&mut svg, WIDTH_PX, height);

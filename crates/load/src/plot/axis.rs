@@ -1,8 +1,5 @@
 //! Ranges, round numbers and their labels. Pure arithmetic.
 
-/// Marks that an axis should have, about.
-const TICKS_WANTED: f64 = 5.0;
-
 /// Most marks of an axis, whatever its range.
 const TICKS_MAX: usize = 20;
 
@@ -16,10 +13,11 @@ pub(super) struct Scale {
 }
 
 impl Scale {
-    /// A scale from `low` to `high`; moved apart where they are equal or out of order.
-    pub(super) fn new(low: f64, high: f64) -> Self {
+    /// A scale from `low` to `high` with about `marks` marks; the ends are moved apart where they
+    /// are equal or out of order.
+    pub(super) fn new(low: f64, high: f64, marks: u32) -> Self {
         let high = if high > low { high } else { low + low.abs().max(1.0) };
-        let step = round_step((high - low) / TICKS_WANTED);
+        let step = round_step((high - low) / f64::from(marks.max(1)));
         let first = (low / step).ceil();
         // Half a millionth of a step forgives the rounding of the division.
         let ticks = (0..TICKS_MAX)
@@ -30,9 +28,9 @@ impl Scale {
     }
 
     /// The same, but ending at a mark that is at or above `high`.
-    pub(super) fn ending_round(low: f64, high: f64) -> Self {
-        let step = Self::new(low, high).step;
-        Self::new(low, low + ((high - low) / step - 5e-7).ceil().max(1.0) * step)
+    pub(super) fn ending_round(low: f64, high: f64, marks: u32) -> Self {
+        let step = Self::new(low, high, marks).step;
+        Self::new(low, low + ((high - low) / step - 5e-7).ceil().max(1.0) * step, marks)
     }
 
     /// Place of a value between 0 (low end) and 1; held within the ends.
@@ -106,11 +104,11 @@ mod tests {
 
     #[test]
     fn marks_are_round_numbers() {
-        assert_eq!(Scale::new(0.0, 10.0).ticks, [0.0, 2.0, 4.0, 6.0, 8.0, 10.0]);
-        let scale = Scale::ending_round(0.0, 9_731.0);
+        assert_eq!(Scale::new(0.0, 10.0, 5).ticks, [0.0, 2.0, 4.0, 6.0, 8.0, 10.0]);
+        let scale = Scale::ending_round(0.0, 9_731.0, 5);
         assert_eq!(scale.high, 10_000.0);
         assert_eq!(scale.label(4_000.0), "4,000");
-        let scale = Scale::new(0.0, 0.9);
+        let scale = Scale::new(0.0, 0.9, 5);
         assert_eq!(
             scale.ticks.iter().map(|&t| scale.label(t)).collect::<Vec<_>>().join(" "),
             "0.0 0.2 0.4 0.6 0.8"
@@ -137,7 +135,7 @@ mod tests {
     proptest! {
         #[test]
         fn every_range_gives_a_usable_scale(a in -1e12f64..1e12, b in -1e12f64..1e12) {
-            for scale in [Scale::new(a, b), Scale::ending_round(a, b)] {
+            for scale in [Scale::new(a, b, 8), Scale::ending_round(a, b, 5)] {
                 prop_assert!(scale.high > scale.low);
                 prop_assert!(scale.ticks.len() <= TICKS_MAX);
                 prop_assert!((0.0..=1.0).contains(&scale.place(a)));

@@ -9,6 +9,7 @@ const LABEL_PX: f64 = 13.0;
 const TICK_PX: f64 = 12.0;
 const VALUE_PX: f64 = 11.5;
 const LINE_PX: f64 = 2.25;
+const FINE_LINE_PX: f64 = 1.5;
 /// Space between panels.
 const GAP_PX: f64 = 22.0;
 /// Distance of the lines of text above and below the plotting area.
@@ -19,6 +20,11 @@ const DOTS_MAX: usize = 24;
 const BARS_SHARE: f64 = 0.74;
 /// Bars get their values written above them while there are at most so many.
 const VALUES_MAX: usize = 24;
+/// Marks that the axes should have, about.
+const X_MARKS: u32 = 8;
+const Y_MARKS: u32 = 5;
+/// Panels with more points get thinner lines.
+const FINE_POINTS: usize = 200;
 const HEIGHT_PX: std::ops::RangeInclusive<f64> = 40.0..=2_000.0;
 
 /// A panel with everything settled but its place.
@@ -27,30 +33,52 @@ pub(super) struct Plan<'data> {
     legend: Legend<'data>,
     x: Scale,
     y: Scale,
+    full_width: f64,
     left: f64,
-    width: f64,
+    right: f64,
     height: f64,
 }
 
-/// Settles axes and sizes; `None` when the panel has no finite point.
-pub(super) fn plan(panel: &Panel, width: f64) -> Option<Plan<'_>> {
+/// Settles axes and sizes; `None` when the panel has no finite point. A legend equal to that of
+/// the panel above, `before`, is left out.
+pub(super) fn plan<'data>(
+    panel: &'data Panel,
+    before: Option<&Panel>,
+    width: f64,
+) -> Option<Plan<'data>> {
     let x = x_scale(panel)?;
     let y = y_scale(panel)?;
     let labels = y.ticks.iter().map(|&tick| pen::text_width(&y.label(tick), TICK_PX));
     let left = labels.fold(20.0, f64::max) + 8.0;
+    let references = panel.references.iter().filter(|reference| reference.y.is_finite());
+    let right = references.map(|reference| pen::text_width(&reference.label, VALUE_PX) + 8.0);
+    // However long a label, half of the width is left for the plot.
+    let right = right.fold(0.0, f64::max).min(width / 2.0);
+    let repeated = before.is_some_and(|before| {
+        let names = |panel: &Panel| panel.series.iter().map(|s| s.name.clone()).collect::<Vec<_>>();
+        names(before) == names(panel)
+    });
+    let named: &[Series] = if repeated { &[] } else { &panel.series };
+    let height = if panel.height_px.is_nan() { super::PANEL_HEIGHT_PX } else { panel.height_px };
     Some(Plan {
         panel,
-        legend: Legend::plan(&panel.series, width),
+        legend: Legend::plan(named, width),
         x,
         y,
+        full_width: width,
         left,
-        width: width - left,
-        height: if panel.height_px.is_finite() {
-            panel.height_px.clamp(*HEIGHT_PX.start(), *HEIGHT_PX.end())
-        } else {
-            super::PANEL_HEIGHT_PX
-        },
+        right,
+        height: height.clamp(*HEIGHT_PX.start(), *HEIGHT_PX.end()),
     })
+}
+
+/// Gives all panels the same left and right border, so that they can be read under each other.
+pub(super) fn align(plans: &mut [Plan<'_>]) {
+    let left = plans.iter().map(|plan| plan.left).fold(0.0, f64::max);
+    let right = plans.iter().map(|plan| plan.right).fold(0.0, f64::max);
+    for plan in plans {
+        (plan.left, plan.right) = (left, right);
+    }
 }
 
 fn finite(series: &Series) -> impl Iterator<Item = Point> + '_ {
@@ -62,9 +90,9 @@ fn x_scale(panel: &Panel) -> Option<Scale> {
     let names = panel.x.names.len();
     if names > 0 || panel.shape == Shape::Bars {
         let last = (names.max(1) as f64 - 1.0).max(high);
-        return Some(Scale::new(-0.5, last + 0.5));
+        return Some(Scale::new(-0.5, last + 0.5, X_MARKS));
     }
-    Some(Scale::new(end(panel.x.from, low), end(panel.x.to, high)))
+    Some(Scale::new(end(panel.x.from, low), end(panel.x.to, high), X_MARKS))
 }
 
 fn end(wanted: Option<f64>, data: f64) -> f64 {
@@ -83,8 +111,8 @@ fn y_scale(panel: &Panel) -> Option<Scale> {
     let (low, high) = extent(references.chain([low, high]))?;
     let low = end(panel.y.from, low.min(0.0));
     Some(match panel.y.to.filter(|to| to.is_finite()) {
-        Some(to) => Scale::new(low, to),
-        None => Scale::ending_round(low, high),
+        Some(to) => Scale::new(low, to, Y_MARKS),
+        None => Scale::ending_round(low, high, Y_MARKS),
     })
 }
 
@@ -121,6 +149,16 @@ impl Plan<'_> {
         self.above() + self.height + ROW_PX + x_label + GAP_PX
     }
 
+    fn width(&self) -> f64 {
+        self.full_width - self.left - self.right
+    }
+
+    /// Thickness of lines.
+    fn line_px(&self) -> f64 {
+        let points = self.panel.series.iter().map(|series| series.points.len()).sum::<usize>();
+        if points > FINE_POINTS { FINE_LINE_PX } else { LINE_PX }
+    }
+
     fn above(&self) -> f64 {
         ROW_PX + 4.0 + self.legend.height_px()
     }
@@ -133,13 +171,19 @@ impl Plan<'_> {
         pen.text((left, label_top), label, TextAlign::Left, LABEL_PX, pen::QUIET, false)?;
         let frame = Frame { plan: self, left: left + self.left, top: top + self.above() };
         frame.grid(pen)?;
+        // Filled areas would cover the dashes, bars only cross them.
+        if self.panel.shape != Shape::StackedSteps {
+            frame.references(pen)?;
+        }
         match self.panel.shape {
             Shape::Lines => frame.lines(pen)?,
             Shape::Steps => frame.steps(pen)?,
-            Shape::StackedSteps => frame.stack(pen)?,
+            Shape::StackedSteps => {
+                frame.stack(pen)?;
+                frame.references(pen)?;
+            }
             Shape::Bars => frame.bars(pen)?,
         }
-        frame.references(pen)?;
         frame.x_axis(pen)
     }
 }
@@ -153,7 +197,7 @@ struct Frame<'plan> {
 
 impl Frame<'_> {
     fn x(&self, value: f64) -> f64 {
-        self.left + self.plan.x.place(value) * self.plan.width
+        self.left + self.plan.x.place(value) * self.plan.width()
     }
 
     fn y(&self, value: f64) -> f64 {
@@ -165,7 +209,7 @@ impl Frame<'_> {
     }
 
     fn right(&self) -> f64 {
-        self.left + self.plan.width
+        self.left + self.plan.width()
     }
 
     fn bottom(&self) -> f64 {
@@ -198,7 +242,7 @@ impl Frame<'_> {
             let text = self.plan.x.label(tick);
             pen.text((x, y + 9.0), &text, TextAlign::Center, TICK_PX, pen::QUIET, false)?;
         }
-        let at = (self.left + self.plan.width / 2.0, y + 9.0 + ROW_PX);
+        let at = (self.left + self.plan.width() / 2.0, y + 9.0 + ROW_PX);
         pen.text(at, label, TextAlign::Center, LABEL_PX, pen::QUIET, false)
     }
 
@@ -209,10 +253,19 @@ impl Frame<'_> {
             }
             let y = self.y(reference.y);
             pen.dashes((self.left, y), (self.right(), y), pen::INK)?;
-            let at = (self.right(), y - VALUE_PX - 4.0);
-            pen.text(at, &reference.label, TextAlign::Right, VALUE_PX, pen::INK, false)?;
+            let at = (self.right() + 8.0, y - VALUE_PX * 0.42);
+            pen.text(at, &reference.label, TextAlign::Left, VALUE_PX, pen::INK, false)?;
         }
         Ok(())
+    }
+
+    /// Clears the place of a text around `at`, which dashes may cross.
+    fn clear_dashes(&self, pen: &Pen<'_>, at: Point, width: f64) -> Result<(), String> {
+        if self.plan.panel.references.is_empty() {
+            return Ok(());
+        }
+        let corner = (at.0 - width / 2.0 - 1.0, at.1 - 1.0);
+        pen.rectangle(corner, (at.0 + width / 2.0 + 1.0, at.1 + VALUE_PX), pen::PAPER)
     }
 
     fn lines(&self, pen: &Pen<'_>) -> Result<(), String> {
@@ -224,7 +277,7 @@ impl Frame<'_> {
             let broken = |&(x, y): &Point| !(x.is_finite() && y.is_finite());
             for run in series.points.split(broken).filter(|run| !run.is_empty()) {
                 let points: Vec<Point> = run.iter().map(|&point| self.at(point)).collect();
-                pen.line(&points, color, LINE_PX)?;
+                pen.line(&points, color, self.plan.line_px())?;
             }
             let dots = series.points.len() <= DOTS_MAX;
             for point in finite(series).filter(|_| dots) {
@@ -245,7 +298,7 @@ impl Frame<'_> {
             }
             if let Some(&(_, last)) = points.last() {
                 points.push((self.right(), last));
-                pen.line(&points, pen::color(place), LINE_PX)?;
+                pen.line(&points, pen::color(place), self.plan.line_px())?;
             }
         }
         Ok(())
@@ -294,6 +347,7 @@ impl Frame<'_> {
                 if count <= VALUES_MAX {
                     let at = (middle, top - VALUE_PX - 3.0);
                     let value = short_number(y);
+                    self.clear_dashes(pen, at, pen::text_width(&value, VALUE_PX))?;
                     pen.text(at, &value, TextAlign::Center, VALUE_PX, pen::INK, false)?;
                 }
             }
@@ -332,6 +386,6 @@ mod tests {
         panel.references.push(super::super::Reference { y: 18.0, label: String::new() });
         assert_eq!(y_scale(&panel).map(|scale| scale.high), Some(20.0));
         panel.series[0].points.clear();
-        assert!(plan(&panel, 900.0).is_none());
+        assert!(plan(&panel, None, 900.0).is_none());
     }
 }
