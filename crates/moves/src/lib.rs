@@ -57,6 +57,7 @@
 
 mod decide;
 mod events;
+pub mod looper;
 mod plan;
 pub mod protocol;
 mod record;

@@ -1,0 +1,226 @@
+//! Finding regions, and noticing that their owners died, on a thread of its own: connecting may
+//! block, and the look loop must not.
+
+use pool_model::{EdgeId, NodeId};
+use remote_memory::Mapped;
+use remote_memory::shm::{Attachment, attach};
+use shared_state::{NodeRecord, SiteRecord};
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::Sender;
+use std::time::{Duration, Instant};
+
+/// How long one connection may take; an owner that is alive answers within a millisecond.
+const ATTACH_DEADLINE: Duration = Duration::from_millis(100);
+/// Between two rounds while an owner is missing or requests are under way: a dead agent is then
+/// noticed within two looks of an idle edge.
+const ROUND_BUSY: Duration = Duration::from_millis(10);
+/// Between two rounds while all is well and idle.
+const ROUND_IDLE: Duration = Duration::from_millis(200);
+
+/// Whose region.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Target {
+    Home,
+    Node(NodeId),
+}
+
+/// What the thread found out.
+#[derive(Debug)]
+pub(super) enum Found {
+    /// The home's record, and the lease word of this edge's row.
+    Home(SiteRecord, u64),
+    /// A node's record, and the lease word of this edge's slot.
+    Node(NodeRecord, u64),
+    /// The owner is gone; its region stays mapped.
+    Lost(Target),
+    /// The region can't be used, and why. Told once for each reason.
+    Unusable(Target, String),
+}
+
+/// One region that is wanted.
+struct Wanted {
+    target: Target,
+    path: PathBuf,
+    state: State,
+    /// What was wrong the last time.
+    told: String,
+}
+
+enum State {
+    Absent,
+    /// Somebody else's lease is on our slot: wait until it has expired.
+    Leased {
+        attachment: Attachment,
+        word: u64,
+        since: Instant,
+    },
+    Attached(Attachment),
+}
+
+/// A record of either kind.
+enum Record {
+    Home(SiteRecord),
+    Node(NodeRecord),
+}
+
+pub(super) struct Attacher {
+    wanted: Vec<Wanted>,
+    edge: EdgeId,
+    slot_lease: Duration,
+    found: Sender<Found>,
+    busy: Arc<AtomicBool>,
+    stop: Arc<AtomicBool>,
+}
+
+impl Attacher {
+    pub(super) fn new(
+        paths: impl IntoIterator<Item = (Target, PathBuf)>,
+        edge: EdgeId,
+        slot_lease: Duration,
+        found: Sender<Found>,
+        busy: Arc<AtomicBool>,
+        stop: Arc<AtomicBool>,
+    ) -> Self {
+        let wanted = paths
+            .into_iter()
+            .map(|(target, path)| Wanted {
+                target,
+                path,
+                state: State::Absent,
+                told: String::new(),
+            })
+            .collect();
+        Self { wanted, edge, slot_lease, found, busy, stop }
+    }
+
+    /// Runs until it is told to stop or nobody listens.
+    pub(super) fn run(mut self) {
+        while !self.stop.load(Ordering::Relaxed) {
+            let mut all_there = true;
+            for wanted in &mut self.wanted {
+                for found in wanted.round(self.edge, self.slot_lease) {
+                    if self.found.send(found).is_err() {
+                        return;
+                    }
+                }
+                all_there &= matches!(wanted.state, State::Attached(_));
+            }
+            let hurry = !all_there || self.busy.load(Ordering::Relaxed);
+            std::thread::park_timeout(if hurry { ROUND_BUSY } else { ROUND_IDLE });
+        }
+    }
+}
+
+impl Wanted {
+    /// One step for this region; what there is to tell.
+    fn round(&mut self, edge: EdgeId, slot_lease: Duration) -> Vec<Found> {
+        let mut tell = Vec::new();
+        self.state = match std::mem::replace(&mut self.state, State::Absent) {
+            State::Attached(attachment) if attachment.owner_alive() => State::Attached(attachment),
+            State::Attached(_) => {
+                tell.push(Found::Lost(self.target));
+                self.connect(edge, &mut tell)
+            }
+            State::Absent => self.connect(edge, &mut tell),
+            State::Leased { attachment, word, since } => {
+                self.wait(edge, slot_lease, (attachment, word, since), &mut tell)
+            }
+        };
+        tell
+    }
+
+    fn connect(&mut self, edge: EdgeId, tell: &mut Vec<Found>) -> State {
+        let attachment = match attach(&self.path, ATTACH_DEADLINE) {
+            Ok(attachment) => attachment,
+            // Nobody there yet, or no longer: that is told by the missing record.
+            Err(error) => return self.unusable(&error.to_string(), tell),
+        };
+        match self.open(&attachment) {
+            Ok(record) => {
+                let word = record.lease_word(edge);
+                if word == 0 {
+                    self.take(attachment, record, word, tell)
+                } else {
+                    State::Leased { attachment, word, since: Instant::now() }
+                }
+            }
+            Err(why) => self.unusable(&why, tell),
+        }
+    }
+
+    /// A lease that stays the same for its time has expired: its edge is dead.
+    fn wait(
+        &mut self,
+        edge: EdgeId,
+        slot_lease: Duration,
+        (attachment, word, since): (Attachment, u64, Instant),
+        tell: &mut Vec<Found>,
+    ) -> State {
+        let record = match self.open(&attachment) {
+            Ok(record) if attachment.owner_alive() => record,
+            _ => return State::Absent,
+        };
+        let now = record.lease_word(edge);
+        if now != word {
+            let why = format!("another edge with number {edge} is alive");
+            let told = self.unusable(&why, tell);
+            drop(told);
+            return State::Leased { attachment, word: now, since: Instant::now() };
+        }
+        if since.elapsed() < slot_lease {
+            return State::Leased { attachment, word, since };
+        }
+        self.take(attachment, record, word, tell)
+    }
+
+    fn take(
+        &mut self,
+        attachment: Attachment,
+        record: Record,
+        word: u64,
+        tell: &mut Vec<Found>,
+    ) -> State {
+        self.told.clear();
+        tell.push(match record {
+            Record::Home(record) => Found::Home(record, word),
+            Record::Node(record) => Found::Node(record, word),
+        });
+        State::Attached(attachment)
+    }
+
+    fn unusable(&mut self, why: &str, tell: &mut Vec<Found>) -> State {
+        if self.told != why {
+            why.clone_into(&mut self.told);
+            tell.push(Found::Unusable(self.target, why.to_owned()));
+        }
+        State::Absent
+    }
+
+    fn open(&self, attachment: &Attachment) -> Result<Record, String> {
+        let region: Arc<dyn Mapped> = attachment.region();
+        match self.target {
+            Target::Home => {
+                SiteRecord::open(region).map(Record::Home).map_err(|error| error.to_string())
+            }
+            Target::Node(node) => {
+                let record = NodeRecord::open(region).map_err(|error| error.to_string())?;
+                let found = record.header().node;
+                if found != node {
+                    return Err(format!("the record is node {found}'s, not node {node}'s"));
+                }
+                Ok(Record::Node(record))
+            }
+        }
+    }
+}
+
+impl Record {
+    fn lease_word(&self, edge: EdgeId) -> u64 {
+        match self {
+            Self::Home(record) => record.lease_word(edge).load(Ordering::SeqCst),
+            Self::Node(record) => record.lease_word(edge).load(Ordering::SeqCst),
+        }
+    }
+}

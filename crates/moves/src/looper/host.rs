@@ -1,0 +1,67 @@
+//! What the look loop and its host tell each other.
+
+use pool_model::NodeId;
+use shared_state::slot::{LiveEdges, SlotTaken};
+use shared_state::words::Assign;
+use shared_state::{EdgeDemand, NodeRecord};
+use std::thread::Thread;
+use std::time::Duration;
+
+/// What a look saw of one node.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct NodeSeen {
+    /// Its assignment; none when its region was given up.
+    pub assign: Option<Assign>,
+    /// Edges whose slots there count.
+    pub live: LiveEdges,
+    /// Whether it takes new requests at all (not cordoned, its server answers).
+    pub open: bool,
+}
+
+/// What a look saw of one site in the other live edges.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct SiteSeen {
+    /// Their requests, queued and in flight.
+    pub others_demand: u64,
+    /// Their requests that wait.
+    pub others_queued: u64,
+}
+
+/// The first request that went to a node after it moved.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct FirstDispatch {
+    /// The node.
+    pub node: NodeId,
+    /// The version of its assignment.
+    pub version: u32,
+    /// When, by [`monotonic`](super::monotonic).
+    pub at: Duration,
+}
+
+/// Whoever sends requests to nodes: the built-in edge, or a driver of another proxy. All calls
+/// come from the loop's thread and must not block.
+pub trait Host: Send {
+    /// The thread to unpark when the first request queues. Called once.
+    fn looker(&mut self, thread: Thread);
+
+    /// The loop is about to sleep for long and wants to be woken (true), or is awake.
+    fn sleeps(&mut self, sleeps: bool);
+
+    /// Whether a request is queued or in flight.
+    fn is_busy(&mut self) -> bool;
+
+    /// What this edge has of each site, by the site's index.
+    fn demand(&mut self, out: &mut Vec<EdgeDemand>);
+
+    /// A node's region was found; the host takes its slot there, whose lease word was `expected`.
+    fn attached(&mut self, record: NodeRecord, expected: u64) -> Result<(), SlotTaken>;
+
+    /// What a look saw, by the nodes' and the sites' index.
+    fn looked(&mut self, nodes: &[Option<NodeSeen>], sites: &[SiteSeen]);
+
+    /// A move of this edge took effect.
+    fn moved(&mut self, node: NodeId, assign: Assign);
+
+    /// First requests to moved nodes since the last call.
+    fn first_dispatches(&mut self) -> Vec<FirstDispatch>;
+}

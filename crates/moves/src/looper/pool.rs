@@ -1,0 +1,230 @@
+//! One look, judged: who is alive, what the host and the policy get to see.
+
+use super::host::{NodeSeen, SiteSeen};
+use super::memory::Memory;
+use super::status::{EdgeState, NodeState, SiteState};
+use crate::protocol::Seen;
+use pool_model::{EdgeId, Guarantee, NodeId, NodeView, PoolView, SiteId, SiteView};
+use shared_state::lease::Watch;
+use shared_state::slot::{LiveEdges, node_load};
+use shared_state::words::{Assign, Phase, Server};
+use shared_state::{EDGES_MAX, NodeRecord};
+use std::time::Duration;
+
+/// A node's agent counts as dead when its beat has not changed for this many of the periods that
+/// it promised: one beat may be late by a whole period on a busy machine.
+const BEATS_MISSED_MAX: u32 = 3;
+
+/// What is remembered of one node from look to look.
+#[derive(Clone, Copy, Debug, Default)]
+struct Track {
+    beat: Watch,
+    /// Whether the connection to its agent is open.
+    connected: bool,
+    alive: bool,
+    cordoned: bool,
+    serving: bool,
+    live: LiveEdges,
+}
+
+/// The pool as this edge sees it.
+#[derive(Debug)]
+pub(super) struct Pool {
+    edge: EdgeId,
+    settings_hash: u64,
+    slot_lease: Duration,
+    node_dead: Duration,
+    guarantees: Vec<Guarantee>,
+    tracks: Vec<Track>,
+    leases: [Watch; EDGES_MAX],
+    live: LiveEdges,
+    /// Some live edge, or the home, has other settings.
+    pub(super) settings_differ: bool,
+    pub(super) seen: Seen,
+    pub(super) view: PoolView,
+    pub(super) nodes: Vec<Option<NodeSeen>>,
+    pub(super) sites: Vec<SiteSeen>,
+}
+
+impl Pool {
+    pub(super) fn new(
+        edge: EdgeId,
+        settings_hash: u64,
+        (slot_lease, node_dead): (Duration, Duration),
+        guarantees: Vec<Guarantee>,
+        nodes: u16,
+    ) -> Self {
+        let count = usize::from(nodes);
+        let sites = u16::try_from(guarantees.len()).unwrap_or(u16::MAX);
+        Self {
+            edge,
+            settings_hash,
+            slot_lease,
+            node_dead,
+            tracks: vec![Track::default(); count],
+            leases: [Watch::default(); EDGES_MAX],
+            live: LiveEdges::default(),
+            settings_differ: false,
+            seen: Seen::new(sites, nodes),
+            view: PoolView::default(),
+            nodes: vec![None; count],
+            sites: vec![SiteSeen::default(); guarantees.len()],
+            guarantees,
+        }
+    }
+
+    /// The connection to a node's agent was opened or lost.
+    pub(super) fn connected(&mut self, node: NodeId, connected: bool) {
+        if let Some(track) = self.tracks.get_mut(node.index()) {
+            track.connected = connected;
+            if connected {
+                track.beat = Watch::default();
+            }
+        }
+    }
+
+    /// Judges who is alive, after the site words were read and before the nodes are counted.
+    pub(super) fn judge(&mut self, memory: &Memory, now: Duration) {
+        self.judge_edges(memory, now);
+        for index in 0..self.tracks.len() {
+            let Some(Some(record)) = memory.nodes.get(index) else {
+                self.seen.counted[index] = false;
+                self.nodes[index] = None;
+                continue;
+            };
+            let assign = self.seen.nodes[index].and_then(Assign::unpack);
+            let node = record.header().node;
+            let live = self.live_at(memory, record);
+            let track = &mut self.tracks[index];
+            let promised = record.beat_period() * BEATS_MISSED_MAX;
+            let patience = self.node_dead.max(promised);
+            track.alive = track.beat.is_alive(record.beat(), now, patience) && track.connected;
+            track.cordoned = memory.home.as_ref().is_some_and(|home| home.is_cordoned(node));
+            track.live = live;
+            let takes = |a: Assign| a.site.is_none_or(|site| record.takes(site, a));
+            track.serving = assign.is_some_and(takes);
+            self.seen.counted[index] = track.alive && !track.cordoned;
+            self.nodes[index] =
+                Some(NodeSeen { assign, live, open: track.serving && !track.cordoned });
+        }
+        self.fill_view(memory);
+    }
+
+    /// Edges whose lease in the home's record changes; without a home, those last known.
+    fn judge_edges(&mut self, memory: &Memory, now: Duration) {
+        let Some(home) = &memory.home else { return };
+        let mut live = LiveEdges::default();
+        let mut differ = home.settings_hash() != self.settings_hash;
+        for index in 0..EDGES_MAX {
+            let Some(edge) = u8::try_from(index).ok().and_then(|n| EdgeId::new(n).ok()) else {
+                break;
+            };
+            let row = home.edge_row(edge);
+            let watch = &mut self.leases[index];
+            let alive = watch.is_alive(row.lease.pack(), now, self.slot_lease);
+            if edge == self.edge || (alive && row.lease.incarnation != 0) {
+                live = live.with(edge);
+                differ |= edge != self.edge && row.settings_hash != self.settings_hash;
+            }
+        }
+        (self.live, self.settings_differ) = (live, differ);
+    }
+
+    /// Live edges whose slot at this node is of their present life.
+    fn live_at(&self, memory: &Memory, record: &NodeRecord) -> LiveEdges {
+        let Some(home) = &memory.home else { return self.live };
+        self.live.iter().fold(LiveEdges::default(), |live, edge| {
+            let lease = record.lease(edge);
+            let row = home.edge_row(edge).lease;
+            let same = lease.incarnation == row.incarnation && lease.incarnation != 0;
+            if same || edge == self.edge { live.with(edge) } else { live }
+        })
+    }
+
+    /// The look as the policy sees it.
+    fn fill_view(&mut self, memory: &Memory) {
+        self.view.nodes.clear();
+        for (track, record) in self.tracks.iter().zip(&memory.nodes) {
+            let Some(record) = record else { continue };
+            let header = record.header();
+            let assign = self.seen.assign(header.node);
+            self.view.nodes.push(NodeView {
+                id: header.node,
+                site: assign.and_then(|assign| assign.site),
+                in_flight: node_load(record, track.live),
+                max_in_flight: header.max_in_flight,
+                movable: track.alive && !track.cordoned && track.serving,
+            });
+        }
+        self.view.sites.clear();
+        for (index, &guarantee) in self.guarantees.iter().enumerate() {
+            let Ok(id) = SiteId::from_index(index) else { break };
+            let (mut queued, mut others) = (0_u32, SiteSeen::default());
+            if let Some(home) = &memory.home {
+                for edge in self.live.iter() {
+                    let demand = home.demand(edge, id);
+                    queued = queued.saturating_add(demand.queued);
+                    if edge != self.edge {
+                        others.others_demand += demand.total();
+                        others.others_queued += u64::from(demand.queued);
+                    }
+                }
+            }
+            self.sites[index] = others;
+            let site = SiteView { id, guarantee, queued, in_flight: 0, capacity: 0, nodes: 0 };
+            self.view.sites.push(site);
+        }
+        self.view.sum_up();
+    }
+
+    /// Whether a node was seen serving the site that it is assigned to.
+    pub(super) fn is_serving(&self, node: NodeId) -> bool {
+        self.tracks.get(node.index()).is_some_and(|track| track.serving)
+    }
+
+    pub(super) fn site_states(&self) -> Vec<SiteState> {
+        let state = |site: &SiteView| SiteState {
+            id: site.id,
+            guarantee: site.guarantee,
+            nodes: site.nodes,
+            queued: site.queued,
+            in_flight: site.in_flight,
+            capacity: site.capacity,
+            load: site.load(),
+        };
+        self.view.sites.iter().map(state).collect()
+    }
+
+    pub(super) fn node_states(&self, memory: &Memory) -> Vec<NodeState> {
+        let ids = (0..self.tracks.len()).filter_map(|n| NodeId::new(u16::try_from(n).ok()?).ok());
+        let state = |(id, track): (NodeId, &Track)| {
+            let record = memory.nodes.get(id.index()).and_then(Option::as_ref);
+            let assign = self.seen.assign(id);
+            let site = assign.and_then(|assign| assign.site);
+            let server = record.zip(site).map_or(Server::ABSENT, |(r, site)| r.server(site));
+            NodeState {
+                id,
+                attached: record.is_some(),
+                alive: track.alive,
+                cordoned: track.cordoned,
+                site,
+                version: assign.map_or(0, |assign| assign.version),
+                in_flight: record.map_or(0, |record| node_load(record, track.live)),
+                max_in_flight: record.map_or(0, |record| record.header().max_in_flight),
+                server: if site.is_some() { server.phase } else { Phase::Absent },
+                restarts: server.restarts,
+                machine: record.and_then(|record| record.status().ok()),
+            }
+        };
+        ids.zip(&self.tracks).map(state).collect()
+    }
+
+    pub(super) fn edge_states(&self, memory: &Memory) -> Vec<EdgeState> {
+        let Some(home) = &memory.home else { return Vec::new() };
+        let state = |id| {
+            let row = home.edge_row(id);
+            EdgeState { id, row, same_settings: row.settings_hash == self.settings_hash }
+        };
+        self.live.iter().map(state).collect()
+    }
+}

@@ -1,0 +1,510 @@
+//! The loop's thread.
+
+use super::attach::{Attacher, Found, Target};
+use super::commands::{Answer, Command, Commander, Inbox};
+use super::host::{FirstDispatch, Host};
+use super::memory::Memory;
+use super::monotonic;
+use super::pace::Pace;
+use super::pool::Pool;
+use super::status::{LoopStatus, MoveLine};
+use crate::protocol::{Look, Looked, Machine, Outcome, Task};
+use crate::{Core, Input, Mode, MoveRecord, Options, RECORDS_MAX, Work};
+use policy::Policy;
+use pool_model::NodeId;
+use remote_memory::Wake;
+use shared_state::words::Lease;
+use shared_state::{EdgeDemand, EdgeRow, NodeRecord, SiteRecord};
+use std::collections::VecDeque;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{Receiver, channel};
+use std::thread::JoinHandle;
+use std::time::Duration;
+use thiserror::Error;
+
+/// What a loop is made of.
+#[derive(Clone, Debug)]
+pub struct LooperOptions {
+    /// The decision core's part.
+    pub core: Options,
+    /// This edge's life, drawn at random at its start; not zero.
+    pub incarnation: u32,
+    /// The hash of this edge's settings for the pool.
+    pub settings_hash: u64,
+    /// How often it looks while requests are under way.
+    pub look_every: Duration,
+    /// How often it looks while there are none.
+    pub idle_look_every: Duration,
+    /// After which time an edge whose lease does not change counts as dead.
+    pub slot_lease: Duration,
+    /// After which time an agent whose beat does not change counts as dead, at the least.
+    pub node_dead: Duration,
+    /// The socket of the home's region.
+    pub home: PathBuf,
+    /// The sockets of the nodes' regions, by node.
+    pub nodes: Vec<PathBuf>,
+}
+
+/// The loop's threads could not be started.
+#[derive(Debug, Error)]
+#[error("a thread of the look loop can't be started: {0}")]
+pub struct StartError(#[from] std::io::Error);
+
+/// How often a busy edge rings each agent, so that it beats fast: agents go on for a second.
+const RING_EVERY: Duration = Duration::from_millis(500);
+
+/// The timer slack of the loop's thread: a deadline of 1 ms deserves better than the kernel's
+/// default of 50 us.
+const TIMER_SLACK_NS: u64 = 1_000;
+
+/// One operation over mapped memory, for the politeness of helping: 50 ns and a page fault.
+const OP_TIME_NS: u64 = 1_000;
+
+/// A running loop.
+#[derive(Debug)]
+pub struct LooperHandle {
+    commander: Commander,
+    stop: Arc<AtomicBool>,
+    looper: Option<JoinHandle<()>>,
+    attacher: Option<JoinHandle<()>>,
+}
+
+/// The loop.
+pub struct Looper<H> {
+    host: H,
+    options: LooperOptions,
+    core: Core,
+    policy: Box<dyn Policy>,
+    pool: Pool,
+    memory: Memory,
+    pace: Pace,
+    lease: Lease,
+    found: Receiver<Found>,
+    inbox: Inbox,
+    busy: Arc<AtomicBool>,
+    stop: Arc<AtomicBool>,
+    demand: Vec<EdgeDemand>,
+    lines: VecDeque<MoveLine>,
+    records_seen: u64,
+    rung: Duration,
+    random: u64,
+    look_us: u32,
+    paused: bool,
+}
+
+impl<H: Host + 'static> Looper<H> {
+    /// Starts the loop's two threads. Regions that are not there yet are attached when they come.
+    pub fn start(
+        mut host: H,
+        policy: Box<dyn Policy>,
+        options: LooperOptions,
+    ) -> Result<LooperHandle, StartError> {
+        let (found_sender, found) = channel();
+        let (asked_sender, asked) = channel();
+        let (busy, stop) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicBool::new(false)));
+        let attacher = attacher(&options, found_sender, &busy, &stop);
+        let attacher =
+            std::thread::Builder::new().name("attach".into()).spawn(move || attacher.run())?;
+        let (busy_here, stop_here) = (Arc::clone(&busy), Arc::clone(&stop));
+        let looper = std::thread::Builder::new().name("look".into()).spawn(move || {
+            host.looker(std::thread::current());
+            let mut looper = Self::new(host, policy, options, found, Inbox::new(asked));
+            (looper.busy, looper.stop) = (busy_here, stop_here);
+            looper.run();
+        })?;
+        let commander = Commander::new(asked_sender, looper.thread().clone());
+        Ok(LooperHandle { commander, stop, looper: Some(looper), attacher: Some(attacher) })
+    }
+
+    fn new(
+        host: H,
+        policy: Box<dyn Policy>,
+        options: LooperOptions,
+        found: Receiver<Found>,
+        inbox: Inbox,
+    ) -> Self {
+        let nodes = options.core.nodes;
+        let times = (options.slot_lease, options.node_dead);
+        let guarantees = options.core.guarantees.clone();
+        let hash = options.settings_hash;
+        let pool = Pool::new(options.core.edge, hash, times, guarantees, nodes);
+        let pace = Pace::new(options.look_every, options.idle_look_every, monotonic());
+        Self {
+            host,
+            core: Core::new(options.core.clone()),
+            policy,
+            pool,
+            memory: Memory { home: None, nodes: vec![None; usize::from(nodes)] },
+            pace,
+            lease: Lease { incarnation: options.incarnation, beat: 0 },
+            found,
+            inbox,
+            busy: Arc::default(),
+            stop: Arc::default(),
+            demand: Vec::new(),
+            lines: VecDeque::new(),
+            records_seen: 0,
+            rung: Duration::ZERO,
+            random: u64::from(options.incarnation) | 1,
+            look_us: 0,
+            paused: false,
+            options,
+        }
+    }
+
+    fn run(&mut self) {
+        // Without the finer slack looks are late by some ten microseconds; nothing else changes.
+        let _ = rustix::thread::set_current_timer_slack(std::num::NonZeroU64::new(TIMER_SLACK_NS));
+        while !self.stop.load(Ordering::Relaxed) {
+            let cpu = thread_cpu();
+            let now = monotonic();
+            let look_time = self.pace.look_time(now);
+            self.host.sleeps(false);
+            self.take_found();
+            self.tell();
+            self.look(look_time);
+            self.note_moves();
+            self.answer(look_time);
+            self.pace.spent(thread_cpu().saturating_sub(cpu));
+            self.look_us = u32::try_from((monotonic() - now).as_micros()).unwrap_or(u32::MAX);
+            self.sleep();
+        }
+    }
+
+    fn sleep(&mut self) {
+        let is_busy = self.host.is_busy();
+        self.busy.store(is_busy, Ordering::Relaxed);
+        let now = monotonic();
+        let deadline = self.pace.next(now, is_busy);
+        if !is_busy {
+            self.host.sleeps(true);
+            // A request that queued just before was not told to wake this thread.
+            if self.host.is_busy() {
+                return;
+            }
+        }
+        std::thread::park_timeout(deadline.saturating_sub(now));
+    }
+
+    /// Takes over regions that were found, and notes agents that are gone.
+    fn take_found(&mut self) {
+        while let Ok(found) = self.found.try_recv() {
+            match found {
+                Found::Home(record, expected) => self.take_home(record, expected),
+                Found::Node(record, expected) => self.take_node(record, expected),
+                Found::Lost(Target::Home) => {
+                    tracing::warn!("the home is gone: no moves until it is back");
+                    self.memory.home = None;
+                }
+                Found::Lost(Target::Node(node)) => {
+                    tracing::warn!(node = node.get(), "agent gone: its node serves on, unmoved");
+                    self.pool.connected(node, false);
+                }
+                Found::Unusable(target, why) => tracing::debug!(?target, %why, "no region"),
+            }
+        }
+    }
+
+    fn take_home(&mut self, record: SiteRecord, expected: u64) {
+        let order = (Ordering::SeqCst, Ordering::SeqCst);
+        let word = record.lease_word(self.options.core.edge);
+        let lease = self.lease.pack();
+        if word.compare_exchange(expected, lease, order.0, order.1).is_err() {
+            tracing::error!("another edge took this edge's row; no moves");
+            return;
+        }
+        self.memory.home = Some(record);
+    }
+
+    fn take_node(&mut self, record: NodeRecord, expected: u64) {
+        let node = record.header().node;
+        match self.host.attached(record.clone(), expected) {
+            Ok(()) => {
+                if let Some(place) = self.memory.nodes.get_mut(node.index()) {
+                    *place = Some(record);
+                    self.pool.connected(node, true);
+                }
+            }
+            Err(error) => tracing::error!(node = node.get(), %error, "slot not taken"),
+        }
+    }
+
+    /// Tells the other edges that this one lives and what waits here; rings agents while busy.
+    fn tell(&mut self) {
+        self.host.demand(&mut self.demand);
+        self.lease = self.lease.beaten();
+        if let Some(home) = &self.memory.home {
+            let edge = self.options.core.edge;
+            for (index, &demand) in self.demand.iter().enumerate() {
+                if let Ok(site) = pool_model::SiteId::from_index(index) {
+                    home.set_demand(edge, site, demand);
+                }
+            }
+            let every = self.pace.every(self.busy.load(Ordering::Relaxed));
+            let row = EdgeRow {
+                lease: self.lease,
+                settings_hash: self.options.settings_hash,
+                look_us: self.look_us,
+                look_every_us: u32::try_from(every.as_micros()).unwrap_or(u32::MAX),
+                pid: std::process::id(),
+            };
+            home.set_edge_row(edge, &row);
+            self.paused = home.is_paused();
+        }
+        let now = monotonic();
+        if self.demand.iter().any(|demand| demand.total() > 0) && now - self.rung >= RING_EVERY {
+            self.rung = now;
+            self.memory.nodes.iter().flatten().for_each(ring);
+        }
+    }
+
+    fn look(&mut self, look_time: Duration) {
+        self.read();
+        if !self.judge_and_hand(look_time) {
+            return;
+        }
+        self.core.set_paused(None, self.paused);
+        let differ = self.pool.settings_differ;
+        let mode = if differ { Mode::Observe } else { self.options.core.mode };
+        self.core.set_mode(mode);
+        let started = monotonic();
+        self.decide_on_look(look_time);
+        // Looks within this look are bounded by the core.
+        loop {
+            let now = look_time + (monotonic() - started);
+            let nonce = self.draw();
+            let input = input(&self.pool, &*self.policy, now, nonce);
+            match self.core.next(&input) {
+                Work::Run(task) => self.run_task(task, look_time, started),
+                Work::LookAgain => {
+                    self.read();
+                    if !self.judge_and_hand(look_time) {
+                        return;
+                    }
+                    self.decide_on_look(look_time);
+                }
+                Work::Rest => return,
+            }
+        }
+    }
+
+    fn decide_on_look(&mut self, look_time: Duration) {
+        let nonce = self.draw();
+        let input = input(&self.pool, &*self.policy, look_time, nonce);
+        self.core.looked(&input, |node| self.pool.is_serving(node));
+    }
+
+    fn run_task(&mut self, mut task: Task, look_time: Duration, started: Duration) {
+        let outcome = task.drive(|op| self.memory.perform(op));
+        match outcome {
+            Outcome::Moved { node, .. } => self.hand_move(node),
+            Outcome::Helped { moved: Some((node, ..)), .. } => self.hand_move(node),
+            _ => {}
+        }
+        let now = look_time + (monotonic() - started);
+        self.core.ended(nanos(now), &outcome);
+    }
+
+    /// A node changed hands: requests go there from now on; its agent is told.
+    fn hand_move(&mut self, node: NodeId) {
+        let Some(Some(record)) = self.memory.nodes.get(node.index()) else { return };
+        if let Some(assign) = record.assign() {
+            self.host.moved(node, assign);
+        }
+        ring(record);
+    }
+
+    /// Reads all words. A home that is lost leaves the site words as they were.
+    fn read(&mut self) {
+        let memory = &self.memory;
+        if Look::new(&self.pool.seen).drive(&mut self.pool.seen, |op| memory.perform(op))
+            == Looked::HomeLost
+        {
+            for (raw, record) in self.pool.seen.nodes.iter_mut().zip(&memory.nodes) {
+                let word = record.as_ref().map(|r| r.assign_word().load(Ordering::SeqCst));
+                *raw = word;
+            }
+        }
+    }
+
+    /// Judges the look and hands it to the host; whether decisions can be made.
+    fn judge_and_hand(&mut self, look_time: Duration) -> bool {
+        self.pool.judge(&self.memory, look_time);
+        self.host.looked(&self.pool.nodes, &self.pool.sites);
+        self.memory.home.is_some()
+    }
+
+    /// Puts new records and first requests to moved nodes into the log.
+    fn note_moves(&mut self) {
+        let records = self.core.records();
+        for record in records.since(self.records_seen) {
+            self.inbox.ended(record);
+            log(record);
+            if self.lines.len() >= RECORDS_MAX {
+                self.lines.pop_front();
+            }
+            self.lines.push_back(MoveLine { record: *record, first_dispatch_ns: None });
+        }
+        self.records_seen = records.total();
+        for FirstDispatch { node, version, at } in self.host.first_dispatches() {
+            let line = self.lines.iter_mut().rev().find(|line| {
+                line.record.node == node && line.record.version == Some(version)
+            });
+            if let Some(line) = line {
+                line.first_dispatch_ns.get_or_insert(nanos(at));
+            }
+        }
+    }
+
+    fn answer(&mut self, look_time: Duration) {
+        while let Some(asked) = self.inbox.take() {
+            let answer = match asked.command {
+                Command::Status { moves_from } => {
+                    Answer::Status(Box::new(self.status(moves_from)))
+                }
+                Command::Move { node, to } => {
+                    let id = self.inbox.wait(asked.answer.clone());
+                    match self.core.request(nanos(look_time), id, node, to) {
+                        Ok(()) => continue,
+                        Err(full) => Answer::Refused(full.to_string()),
+                    }
+                }
+                Command::Cordon { node, cordoned } => match &self.memory.home {
+                    Some(home) => {
+                        home.set_cordoned(node, cordoned);
+                        Answer::Done
+                    }
+                    None => no_home(),
+                },
+                Command::Pause { paused } => match &self.memory.home {
+                    Some(home) => {
+                        home.set_paused(paused);
+                        Answer::Done
+                    }
+                    None => no_home(),
+                },
+            };
+            // Whoever asked may have gone; then nobody wants the answer.
+            drop(asked.answer.send(answer));
+        }
+    }
+
+    fn status(&self, moves_from: u64) -> LoopStatus {
+        let first = self.records_seen - self.lines.len() as u64;
+        let skip = usize::try_from(moves_from.saturating_sub(first)).unwrap_or(usize::MAX);
+        LoopStatus {
+            policy: self.policy.name().to_owned(),
+            observe: self.options.core.mode == Mode::Observe,
+            paused: self.paused,
+            settings_differ: self.pool.settings_differ || self.core.settings_conflict(),
+            home: self.memory.home.is_some(),
+            sites: self.pool.site_states(),
+            nodes: self.pool.node_states(&self.memory),
+            edges: self.pool.edge_states(&self.memory),
+            moves: self.lines.iter().skip(skip).copied().collect(),
+            moves_total: self.records_seen,
+            counters: self.core.counters(),
+            look_cost: self.pace.cost(),
+            look_every: self.pace.every(true),
+            stretched: self.pace.is_stretched(),
+        }
+    }
+
+    fn draw(&mut self) -> u32 {
+        // Marsaglia's xorshift: the nonce only has to differ between edges and epochs.
+        self.random ^= self.random << 13;
+        self.random ^= self.random >> 7;
+        self.random ^= self.random << 17;
+        (self.random >> 20) as u32 & 0xfff
+    }
+}
+
+impl LooperHandle {
+    /// Asks the loop. Cheap to clone.
+    #[must_use]
+    pub fn commander(&self) -> Commander {
+        self.commander.clone()
+    }
+
+    /// Stops both threads and waits for them: at most one look and one connection.
+    pub fn stop(mut self) {
+        self.end();
+    }
+
+    fn end(&mut self) {
+        self.stop.store(true, Ordering::Relaxed);
+        for thread in [self.looper.take(), self.attacher.take()].into_iter().flatten() {
+            thread.thread().unpark();
+            // A panic of the thread was reported when it happened.
+            drop(thread.join());
+        }
+    }
+}
+
+impl Drop for LooperHandle {
+    fn drop(&mut self) {
+        self.end();
+    }
+}
+
+fn attacher(
+    options: &LooperOptions,
+    found: std::sync::mpsc::Sender<Found>,
+    busy: &Arc<AtomicBool>,
+    stop: &Arc<AtomicBool>,
+) -> Attacher {
+    let node = |(index, path): (usize, &PathBuf)| {
+        let node = NodeId::new(u16::try_from(index).ok()?).ok()?;
+        Some((Target::Node(node), path.clone()))
+    };
+    let nodes = options.nodes.iter().enumerate().filter_map(node);
+    let paths = std::iter::once((Target::Home, options.home.clone())).chain(nodes);
+    let (edge, lease) = (options.core.edge, options.slot_lease);
+    Attacher::new(paths, edge, lease, found, Arc::clone(busy), Arc::clone(stop))
+}
+
+fn input<'a>(pool: &'a Pool, policy: &'a dyn Policy, now: Duration, nonce: u32) -> Input<'a> {
+    Input {
+        now_ns: nanos(now),
+        seen: &pool.seen,
+        view: &pool.view,
+        policy,
+        op_time_ns: OP_TIME_NS,
+        nonce,
+    }
+}
+
+fn ring(record: &NodeRecord) {
+    record.ring();
+    // An agent that sleeps through this notices at its next beat.
+    let _ = record.region().wake(NodeRecord::wake_index(), u32::MAX);
+}
+
+fn no_home() -> Answer {
+    Answer::Refused("the home's site record is not mapped; try again when it is back".to_owned())
+}
+
+fn nanos(time: Duration) -> u64 {
+    u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
+}
+
+fn thread_cpu() -> Duration {
+    let now = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
+    let (seconds, nanos) = (u64::try_from(now.tv_sec), u32::try_from(now.tv_nsec));
+    Duration::new(seconds.unwrap_or(0), nanos.unwrap_or(0))
+}
+
+fn log(record: &MoveRecord) {
+    let site = |site: Option<pool_model::SiteId>| site.map_or(0, pool_model::SiteId::get);
+    tracing::info!(
+        node = record.node.get(),
+        from = site(record.from),
+        to = site(record.to),
+        reason = record.reason.name(),
+        load = record.load,
+        ending = record.ending.name(),
+        "move"
+    );
+}

@@ -1,0 +1,107 @@
+//! The pool as one edge sees it, for `status`, metrics and tests.
+
+use crate::record::{Counters, MoveRecord};
+use pool_model::{EdgeId, Guarantee, NodeId, SiteId};
+use shared_state::words::Phase;
+use shared_state::{AgentStatus, EdgeRow};
+use std::time::Duration;
+
+/// One site.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct SiteState {
+    /// The site.
+    pub id: SiteId,
+    /// Its bounds.
+    pub guarantee: Guarantee,
+    /// Nodes that serve it.
+    pub nodes: u16,
+    /// Requests that wait, over all live edges.
+    pub queued: u32,
+    /// Requests in flight, over all live edges.
+    pub in_flight: u32,
+    /// Sum of `max_in_flight` of its nodes.
+    pub capacity: u32,
+    /// The load.
+    pub load: f64,
+}
+
+/// One node.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct NodeState {
+    /// The node.
+    pub id: NodeId,
+    /// Whether its region is mapped.
+    pub attached: bool,
+    /// Whether its agent beats.
+    pub alive: bool,
+    /// Whether a person took it out of service.
+    pub cordoned: bool,
+    /// Its site.
+    pub site: Option<SiteId>,
+    /// The version of its assignment.
+    pub version: u32,
+    /// Requests in flight, over all live edges.
+    pub in_flight: u32,
+    /// Requests that it takes at once.
+    pub max_in_flight: u32,
+    /// How its site's server is.
+    pub server: Phase,
+    /// How often that server was started again.
+    pub restarts: u16,
+    /// What its agent tells of the machine.
+    pub machine: Option<AgentStatus>,
+}
+
+/// One edge.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct EdgeState {
+    /// The edge.
+    pub id: EdgeId,
+    /// What it tells about itself.
+    pub row: EdgeRow,
+    /// Whether its settings for the pool are this edge's.
+    pub same_settings: bool,
+}
+
+/// One attempt at a move, with what followed.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct MoveLine {
+    /// The attempt.
+    pub record: MoveRecord,
+    /// When this edge sent the first request to the node under the new version, nanoseconds of
+    /// [`monotonic`](super::monotonic).
+    pub first_dispatch_ns: Option<u64>,
+}
+
+/// Everything.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct LoopStatus {
+    /// Which policy decides.
+    pub policy: String,
+    /// Whether decisions are only logged.
+    pub observe: bool,
+    /// Whether a person has paused all moves.
+    pub paused: bool,
+    /// Whether edges disagree about the settings; then nobody moves.
+    pub settings_differ: bool,
+    /// Whether the home's record is mapped.
+    pub home: bool,
+    /// All sites.
+    pub sites: Vec<SiteState>,
+    /// All nodes.
+    pub nodes: Vec<NodeState>,
+    /// Live edges.
+    pub edges: Vec<EdgeState>,
+    /// Attempts at moves by this edge, oldest first.
+    pub moves: Vec<MoveLine>,
+    /// How many attempts there ever were.
+    pub moves_total: u64,
+    /// Counts since the start.
+    pub counters: Counters,
+    /// CPU time of one look, averaged.
+    pub look_cost: Duration,
+    /// The interval in force while busy.
+    pub look_every: Duration,
+    /// Whether that is longer than the settings say.
+    pub stretched: bool,
+}
