@@ -16,6 +16,6 @@ mod core;
 mod handle;
 mod health;
 
-pub use core::{DispatchOptions, FirstDispatch, NodeSeen, SiteRules, SiteSeen};
+pub use core::{DispatchOptions, SiteRules};
 pub use handle::{Dispatch, NodePermit};
 pub use health::HealthOptions;

@@ -2,6 +2,7 @@
 
 use super::health::{Health, HealthOptions};
 use crate::face::{Refusal, Verdict};
+use moves::looper::{FirstDispatch, NodeSeen, SiteSeen};
 use policy::choose::{Balance, ServerLoad};
 use pool_model::{EdgeId, NodeId, SiteId};
 use shared_state::slot::{self, Enter, LiveEdges, NodeSlot};
@@ -35,37 +36,6 @@ pub struct DispatchOptions {
     pub sites: Vec<SiteRules>,
     /// When servers are ejected.
     pub health: HealthOptions,
-}
-
-/// What a look saw of one node.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct NodeSeen {
-    /// Its assignment; none when its region was given up.
-    pub assign: Option<Assign>,
-    /// Edges whose slots there count.
-    pub live: LiveEdges,
-    /// Whether it takes new requests at all (not cordoned, its server answers).
-    pub open: bool,
-}
-
-/// What a look saw of one site in the other live edges.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct SiteSeen {
-    /// Their requests, queued and in flight.
-    pub others_demand: u64,
-    /// Their requests that wait.
-    pub others_queued: u64,
-}
-
-/// The first request that went to a node after it moved.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct FirstDispatch {
-    /// The node.
-    pub node: NodeId,
-    /// The version of its assignment.
-    pub version: u32,
-    /// When, by the caller's clock.
-    pub at: Duration,
 }
 
 /// A request that counts as in flight.

@@ -1,9 +1,8 @@
 //! The shell around the core: waiting, time-outs, permits.
 
-use super::core::{
-    Core, DispatchOptions, FirstDispatch, Grant, NodeSeen, Outcome, SiteSeen, Waiter,
-};
+use super::core::{Core, DispatchOptions, Grant, Outcome, Waiter};
 use crate::face::{Dispatcher, Permit, Refusal, Verdict};
+use moves::looper::{FirstDispatch, Host, NodeSeen, SiteSeen, monotonic};
 use pool_model::{NodeId, SiteId};
 use shared_state::slot::{NodeSlot, SlotTaken};
 use shared_state::words::{Assign, Lease};
@@ -12,7 +11,7 @@ use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::thread::Thread;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 use tokio::sync::oneshot;
 
 /// The dispatcher of one edge: a handle that its threads and its look loop share.
@@ -24,7 +23,6 @@ pub struct Dispatch {
 struct Shared {
     core: Mutex<Core<Waits>>,
     options: DispatchOptions,
-    started: Instant,
     looker: OnceLock<Thread>,
     looker_sleeps: AtomicBool,
     draining: AtomicBool,
@@ -46,52 +44,18 @@ pub struct NodePermit {
 }
 
 impl Dispatch {
-    /// A dispatcher without nodes. `started` is the zero of its clock.
+    /// A dispatcher without nodes.
     #[must_use]
-    pub fn new(options: DispatchOptions, started: Instant) -> Self {
+    pub fn new(options: DispatchOptions) -> Self {
         let core = Mutex::new(Core::new(&options));
         let shared = Shared {
             core,
             options,
-            started,
             looker: OnceLock::new(),
             looker_sleeps: AtomicBool::new(false),
             draining: AtomicBool::new(false),
         };
         Self { shared: Arc::new(shared) }
-    }
-
-    /// The thread that the first queued request wakes. Called once, by the look loop.
-    pub fn set_looker(&self, thread: Thread) {
-        let _ = self.shared.looker.set(thread);
-    }
-
-    /// The look loop says that it sleeps for long, and so wants to be woken.
-    pub fn looker_sleeps(&self, sleeps: bool) {
-        self.shared.looker_sleeps.store(sleeps, Ordering::SeqCst);
-    }
-
-    /// Whether this edge has a request in flight or queued.
-    #[must_use]
-    pub fn is_busy(&self) -> bool {
-        let (queued, in_flight) = self.shared.lock().totals();
-        queued > 0 || in_flight > 0
-    }
-
-    /// Copies what this edge has of each site, by the site's index, into `out`.
-    pub fn demand(&self, out: &mut Vec<EdgeDemand>) {
-        out.clear();
-        out.extend_from_slice(self.shared.lock().demand());
-    }
-
-    /// Takes this edge's slot in a node's record and uses the node from the next look on.
-    /// `expected` is the lease word that was read there.
-    pub fn attach(&self, record: NodeRecord, expected: u64) -> Result<(), SlotTaken> {
-        let options = &self.shared.options;
-        let lease = Lease { incarnation: options.incarnation, beat: 1 };
-        let slot = NodeSlot::take(record, options.edge, expected, lease)?;
-        self.shared.lock().attach(slot);
-        Ok(())
     }
 
     /// The record of a node that is in use.
@@ -100,27 +64,57 @@ impl Dispatch {
         self.shared.lock().record(node).cloned()
     }
 
-    /// Hands over what a look saw, by the nodes' and the sites' index.
-    pub fn looked(&self, nodes: &[Option<NodeSeen>], sites: &[SiteSeen]) {
-        let now = self.shared.now();
-        self.shared.change(|core, out| core.looked(nodes, sites, now, out));
-    }
-
-    /// Hands over a move of this edge that took effect.
-    pub fn moved(&self, node: NodeId, assign: Assign) {
-        let now = self.shared.now();
-        self.shared.change(|core, out| core.moved(node, assign, now, out));
-    }
-
-    /// First requests to moved nodes since the last call.
+    /// Requests that wait and requests in flight, over all sites.
     #[must_use]
-    pub fn take_first(&self) -> Vec<FirstDispatch> {
-        self.shared.lock().take_first()
+    pub fn totals(&self) -> (usize, u64) {
+        self.shared.lock().totals()
     }
 
     /// From now on no request is let in; those that wait go on.
     pub fn drain(&self) {
         self.shared.draining.store(true, Ordering::SeqCst);
+    }
+}
+
+impl Host for Dispatch {
+    fn looker(&mut self, thread: Thread) {
+        let _ = self.shared.looker.set(thread);
+    }
+
+    fn sleeps(&mut self, sleeps: bool) {
+        self.shared.looker_sleeps.store(sleeps, Ordering::SeqCst);
+    }
+
+    fn is_busy(&mut self) -> bool {
+        let (queued, in_flight) = self.totals();
+        queued > 0 || in_flight > 0
+    }
+
+    fn demand(&mut self, out: &mut Vec<EdgeDemand>) {
+        out.clear();
+        out.extend_from_slice(self.shared.lock().demand());
+    }
+
+    fn attached(&mut self, record: NodeRecord, expected: u64) -> Result<(), SlotTaken> {
+        let options = &self.shared.options;
+        let lease = Lease { incarnation: options.incarnation, beat: 1 };
+        let slot = NodeSlot::take(record, options.edge, expected, lease)?;
+        self.shared.lock().attach(slot);
+        Ok(())
+    }
+
+    fn looked(&mut self, nodes: &[Option<NodeSeen>], sites: &[SiteSeen]) {
+        let now = monotonic();
+        self.shared.change(|core, out| core.looked(nodes, sites, now, out));
+    }
+
+    fn moved(&mut self, node: NodeId, assign: Assign) {
+        let now = monotonic();
+        self.shared.change(|core, out| core.moved(node, assign, now, out));
+    }
+
+    fn first_dispatches(&mut self) -> Vec<FirstDispatch> {
+        self.shared.lock().take_first()
     }
 }
 
@@ -130,15 +124,8 @@ impl Shared {
         self.core.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn now(&self) -> Duration {
-        self.started.elapsed()
-    }
-
     /// Changes the core, then, without its lock, wakes whoever was let go.
-    fn change(
-        self: &Arc<Self>,
-        change: impl FnOnce(&mut Core<Waits>, &mut Vec<(Waits, Grant)>),
-    ) {
+    fn change(self: &Arc<Self>, change: impl FnOnce(&mut Core<Waits>, &mut Vec<(Waits, Grant)>)) {
         let mut out = Vec::new();
         change(&mut self.lock(), &mut out);
         for (waiter, grant) in out {
@@ -167,7 +154,7 @@ impl Dispatcher for Dispatch {
         let mut receiver = None;
         let outcome = {
             let mut core = self.shared.lock();
-            core.request(site, avoid, self.shared.now(), || {
+            core.request(site, avoid, monotonic(), || {
                 let (sender, waits) = oneshot::channel();
                 receiver = Some(waits);
                 Waits(sender)
@@ -202,7 +189,7 @@ impl Permit for NodePermit {
     }
 
     fn report(&self, verdict: Verdict) {
-        let now = self.shared.now();
+        let now = monotonic();
         if self.shared.lock().report(&self.grant, verdict, now) {
             let (node, address) = (self.grant.node.get(), self.grant.address);
             tracing::warn!(node, %address, ?verdict, "server ejected");
@@ -213,7 +200,7 @@ impl Permit for NodePermit {
 impl Drop for NodePermit {
     fn drop(&mut self) {
         let (shared, grant) = (Arc::clone(&self.shared), self.grant);
-        shared.change(|core, out| core.leave(&grant, shared.now(), out));
+        shared.change(|core, out| core.leave(&grant, monotonic(), out));
     }
 }
 

@@ -14,7 +14,7 @@ pub struct HealthOptions {
 
 /// Doublings of the time of ejection: 1 s becomes 64 s at the most, so that a server that came
 /// back is never left out for minutes.
-pub const EJECT_DOUBLINGS_MAX: u32 = 6;
+pub(crate) const EJECT_DOUBLINGS_MAX: u32 = 6;
 
 impl Default for HealthOptions {
     fn default() -> Self {
