@@ -1,1 +1,3 @@
-//! Polder: many sites on one pool of nodes that move to where the load is, in milliseconds.
+//! The library part of the `polder` command: settings, commands, control.
+
+pub mod settings;

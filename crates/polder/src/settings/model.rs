@@ -1,0 +1,260 @@
+//! Settings as the rest of the program sees them: typed, complete, and checked.
+
+use policy::choose::Balance;
+use pool_model::{Guarantee, NodeId, SiteId};
+use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4};
+use std::path::PathBuf;
+
+/// Everything that one settings file says, defaults filled in.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Settings {
+    /// How the nodes are shared.
+    pub pool: Pool,
+    /// Where clients connect; at least one, at most 64. The index is the edge's id.
+    pub edges: Vec<Edge>,
+    /// Limits and time-outs of all edges.
+    pub http: Http,
+    /// When a server counts as failing.
+    pub health: Health,
+    /// The sites; the index is the id less one ([`SiteId::from_index`]).
+    pub sites: Vec<Site>,
+    /// The nodes, those of a `count` one by one; the index is the id.
+    pub nodes: Vec<Node>,
+}
+
+/// `[pool]`: how the nodes are shared.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Pool {
+    /// The pool's name.
+    pub name: String,
+    /// Who decides.
+    pub policy: PolicyName,
+    /// Whether decisions are carried out.
+    pub mode: Mode,
+    /// How often a busy edge looks.
+    pub look_every_ms: u32,
+    /// How often an idle edge looks.
+    pub idle_look_every_ms: u32,
+    /// How long a load must last before a move.
+    pub hold_ms: u32,
+    /// The load above which a site wants a node.
+    pub high_load: f64,
+    /// The load below which a site may give one.
+    pub light_load: f64,
+    /// How long requests in flight may finish after a move.
+    pub drain_max_ms: u32,
+    /// How long a node's heartbeat may stand still.
+    pub node_dead_ms: u32,
+    /// How long an edge's lease may stand still.
+    pub slot_lease_ms: u32,
+    /// The folder for sockets, if one is named.
+    pub runtime_dir: Option<PathBuf>,
+    /// Where `/metrics` is served, if at all.
+    pub metrics: Option<SocketAddr>,
+}
+
+/// Which policy decides on moves.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum PolicyName {
+    /// Nodes move to loaded sites.
+    Reconf,
+    /// Nodes stay.
+    Rigid,
+}
+
+impl PolicyName {
+    /// The word in settings and status.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Reconf => "reconf",
+            Self::Rigid => "rigid",
+        }
+    }
+}
+
+/// Whether decisions are carried out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Mode {
+    /// Nodes move.
+    Move,
+    /// Decisions are logged only.
+    Observe,
+}
+
+impl Mode {
+    /// The word in settings and status.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Move => "move",
+            Self::Observe => "observe",
+        }
+    }
+}
+
+/// `[[edges]]`: one edge process.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Edge {
+    /// Where clients connect.
+    pub listen: Vec<SocketAddr>,
+    /// Threads that carry requests; one for each core if none are named.
+    pub threads: Option<u16>,
+}
+
+/// `[http]`: limits and time-outs of all edges.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Http {
+    /// The site of requests for a host that no site names.
+    pub default_site: Option<String>,
+    /// What becomes of a client's forwarding headers.
+    pub forwarded: Forwarded,
+    /// Client connections of one edge.
+    pub connections_max: u32,
+    /// Header lines of one request.
+    pub headers_max: u16,
+    /// Bytes of a request's head.
+    pub header_bytes_max: u32,
+    /// Bytes of a request's target.
+    pub uri_bytes_max: u32,
+    /// Bytes of a request's body.
+    pub body_bytes_max: u64,
+    /// How long a request's head may take.
+    pub header_timeout_ms: u32,
+    /// How long a body may stand still.
+    pub body_idle_timeout_ms: u32,
+    /// How long a client's connection may wait for its next request.
+    pub keep_alive_idle_ms: u32,
+    /// How long a connection to a server may take.
+    pub connect_timeout_ms: u32,
+    /// From the end of the request to the head of its response.
+    pub response_header_timeout_ms: u32,
+    /// How long a body with `Expect: 100-continue` waits for the server's word.
+    pub expect_wait_ms: u32,
+    /// Further tries of one request.
+    pub retries_max: u8,
+    /// A longer body is not kept for a retry.
+    pub retry_body_max_bytes: u32,
+    /// Idle connections kept to one server by each thread.
+    pub upstream_idle_max: u32,
+    /// How long such a connection is kept.
+    pub upstream_idle_ms: u32,
+}
+
+/// What becomes of a client's `X-Forwarded-*` and `Forwarded`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Forwarded {
+    /// They are dropped and written anew.
+    Rewrite,
+    /// They are kept and continued.
+    Append,
+}
+
+/// `[health]`: when a server counts as failing.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Health {
+    /// Failures in a row that eject a server.
+    pub failures_max: u32,
+    /// How long it stays ejected.
+    pub eject_ms: u32,
+    /// How often an agent checks a server.
+    pub check_every_ms: u32,
+    /// How long one check may take.
+    pub check_timeout_ms: u32,
+    /// Checks passed in a row that make a server ready.
+    pub rise: u8,
+    /// Checks failed in a row that make it failing.
+    pub fall: u8,
+}
+
+/// `[[sites]]`: one site.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Site {
+    /// Its name.
+    pub name: String,
+    /// Its host names, lower case; `*.` in front stands for all names below.
+    pub hosts: Vec<String>,
+    /// How many nodes it is promised and how many it may have.
+    pub guarantee: Guarantee,
+    /// How many nodes it starts with.
+    pub nodes: u16,
+    /// Which server takes the next request.
+    pub balance: Balance,
+    /// Requests that may wait at one edge.
+    pub queue_max: u32,
+    /// How long one may wait.
+    pub queue_timeout_ms: u32,
+    /// The program that serves it on a node, with placeholders; empty for none.
+    pub command: Vec<String>,
+    /// When the program starts.
+    pub start: Start,
+    /// How a server is checked.
+    pub check: Check,
+}
+
+/// When a site's program starts on a node.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Start {
+    /// At once, on each node.
+    Warm,
+    /// When the node is assigned to the site.
+    OnAssignment,
+}
+
+/// How a server is checked.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub enum Check {
+    /// A connection passes.
+    Tcp,
+    /// A response of 200 to 399 to a GET of this path passes.
+    Path(String),
+}
+
+/// One node.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Node {
+    /// Its name.
+    pub name: String,
+    /// Requests that it takes at once.
+    pub max_in_flight: u32,
+    /// Where its servers come from.
+    pub servers: Servers,
+}
+
+/// Where a node's servers come from.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Servers {
+    /// An agent starts the sites' programs, which listen on this address.
+    Agent {
+        /// A loopback address.
+        host: Ipv4Addr,
+    },
+    /// They run anyway, one address for each site, in the order of the sites.
+    Addresses(Vec<SocketAddrV4>),
+}
+
+impl Settings {
+    /// A site by its name.
+    #[must_use]
+    pub fn site(&self, name: &str) -> Option<(SiteId, &Site)> {
+        let index = self.sites.iter().position(|site| site.name == name)?;
+        Some((SiteId::from_index(index).ok()?, &self.sites[index]))
+    }
+
+    /// A node by its name.
+    #[must_use]
+    pub fn node(&self, name: &str) -> Option<(NodeId, &Node)> {
+        let index = self.nodes.iter().position(|node| node.name == name)?;
+        Some((NodeId::new(u16::try_from(index).ok()?).ok()?, &self.nodes[index]))
+    }
+
+    /// Which site each node starts with, in the order of the nodes: the first site takes the
+    /// first nodes, and so on; those left over are free.
+    #[must_use]
+    pub fn first_assignment(&self) -> Vec<Option<SiteId>> {
+        let wanted = self.sites.iter().enumerate().flat_map(|(index, site)| {
+            std::iter::repeat_n(SiteId::from_index(index).ok(), usize::from(site.nodes))
+        });
+        wanted.chain(std::iter::repeat(None)).take(self.nodes.len()).collect()
+    }
+}

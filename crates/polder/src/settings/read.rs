@@ -1,0 +1,325 @@
+//! From the tables of the file to typed settings, and the checks that concern one table alone.
+
+use super::model::{
+    Check, Edge, Forwarded, Health, Http, Mode, Node, PolicyName, Pool, Servers, Settings, Site,
+    Start,
+};
+use super::problem::{Findings, Span, did_you_mean, one_of};
+use super::reader::{At, Table, open_all, shown};
+use super::schema::{CHECK, EDGES, HEALTH, HTTP, NODES, POOL, SECTIONS, SITES};
+use super::{command, names};
+use policy::choose::Balance;
+use pool_model::Guarantee;
+use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4};
+use std::path::PathBuf;
+use toml::Spanned;
+use toml::de::{DeTable, DeValue};
+
+/// Settings, and where in the file the things stand that are checked against each other.
+pub(super) struct Draft {
+    pub(super) settings: Settings,
+    pub(super) marks: Marks,
+}
+
+/// Places of what is checked across tables.
+#[derive(Default)]
+pub(super) struct Marks {
+    pub(super) hold: Span,
+    pub(super) idle_look: Span,
+    pub(super) light_load: Span,
+    pub(super) slot_lease: Span,
+    pub(super) policy: Span,
+    pub(super) metrics: Span,
+    pub(super) default_site: Span,
+    /// Whether a number of nodes was wrong: then sums over them would only confuse.
+    pub(super) counts_spoilt: bool,
+    pub(super) edges: Vec<Vec<Span>>,
+    pub(super) sites: Vec<SiteMarks>,
+    pub(super) nodes: Vec<NodeMarks>,
+}
+
+/// Places in one site's table.
+pub(super) struct SiteMarks {
+    pub(super) table: Span,
+    pub(super) name: Span,
+    pub(super) hosts: Vec<Span>,
+    pub(super) hard: Span,
+    pub(super) max: Option<At<u16>>,
+    pub(super) hard_value: u16,
+    pub(super) nodes: Span,
+    pub(super) has_command: bool,
+}
+
+/// Places in one node's table; `servers` are as the file names them, with the site's name.
+pub(super) struct NodeMarks {
+    pub(super) table: Span,
+    pub(super) name: Span,
+    pub(super) count: Option<At<u16>>,
+    pub(super) servers: Option<(Span, Vec<Address>)>,
+}
+
+/// One entry of `servers`.
+pub(super) struct Address {
+    pub(super) site: At<String>,
+    pub(super) at: At<SocketAddrV4>,
+}
+
+/// Reads all tables.
+pub(super) fn read<'a>(root: &'a DeTable<'a>, findings: &'a Findings) -> Draft {
+    report_unknown_tables(root, findings);
+    let mut marks = Marks::default();
+    let settings = Settings {
+        pool: pool(&Table::open(&POOL, root.get("pool"), findings), &mut marks, findings),
+        edges: open_all(&EDGES, root.get("edges"), findings)
+            .iter()
+            .enumerate()
+            .map(|(index, table)| edge(index, table, &mut marks, findings))
+            .collect(),
+        http: http(&Table::open(&HTTP, root.get("http"), findings), &mut marks),
+        health: health(&Table::open(&HEALTH, root.get("health"), findings)),
+        sites: open_all(&SITES, root.get("sites"), findings)
+            .iter()
+            .map(|table| site(table, &mut marks, findings))
+            .collect(),
+        nodes: open_all(&NODES, root.get("nodes"), findings)
+            .iter()
+            .map(|table| node(table, &mut marks, findings))
+            .collect(),
+    };
+    Draft { settings, marks }
+}
+
+fn report_unknown_tables(root: &DeTable<'_>, findings: &Findings) {
+    for (name, value) in root {
+        let given = name.get_ref().as_ref();
+        if SECTIONS.iter().any(|section| section.name == given) {
+            continue;
+        }
+        let what =
+            if value.get_ref().is_table() || value.get_ref().is_array() { "table" } else { "key" };
+        let in_section = SECTIONS.iter().find(|section| section.key(given).is_some());
+        let help = did_you_mean(given, SECTIONS.iter().map(|section| section.name))
+            .or_else(|| Some(format!("it belongs in `{}`", in_section?.heading())))
+            .unwrap_or_else(|| {
+                format!("known: {}", one_of(SECTIONS.iter().map(|section| section.name)))
+            });
+        findings.error(&name.span(), format!("unknown {what} `{}`", shown(given)), help);
+    }
+}
+
+fn pool(table: &Table<'_>, marks: &mut Marks, findings: &Findings) -> Pool {
+    let (hold, idle_look) = (table.integer("hold_ms"), table.integer("idle_look_every_ms"));
+    let (light_load, slot_lease) = (table.number("light_load"), table.integer("slot_lease_ms"));
+    let metrics = table.text("metrics");
+    marks.policy = table.get("policy").map_or_else(|| table.span.clone(), Spanned::span);
+    let pool = Pool {
+        name: names::name_of(table, "pool", findings).value,
+        policy: table.choice("policy", &[PolicyName::Reconf, PolicyName::Rigid]),
+        mode: table.choice("mode", &[Mode::Move, Mode::Observe]),
+        look_every_ms: table.integer("look_every_ms").value,
+        idle_look_every_ms: idle_look.value,
+        hold_ms: hold.value,
+        high_load: table.number("high_load").value,
+        light_load: light_load.value,
+        drain_max_ms: table.integer("drain_max_ms").value,
+        node_dead_ms: table.integer("node_dead_ms").value,
+        slot_lease_ms: slot_lease.value,
+        runtime_dir: runtime_dir(table, findings),
+        metrics: (metrics.value != "off").then(|| names::loopback(&metrics, findings)).flatten(),
+    };
+    marks.hold = hold.span;
+    marks.idle_look = idle_look.span;
+    marks.light_load = light_load.span;
+    marks.slot_lease = slot_lease.span;
+    marks.metrics = metrics.span;
+    pool
+}
+
+fn runtime_dir(table: &Table<'_>, findings: &Findings) -> Option<PathBuf> {
+    let given = table.text_given("runtime_dir")?;
+    let path = PathBuf::from(given.value);
+    if !path.is_absolute() || given.value.contains('\0') {
+        findings.error(&given.span, "`runtime_dir` is not an absolute path", "start it with `/`");
+        return None;
+    }
+    if given.value.len() > names::RUNTIME_DIR_MAX_BYTES {
+        let max = names::RUNTIME_DIR_MAX_BYTES;
+        let message = format!("`runtime_dir` is longer than {max} bytes");
+        findings.error(&given.span, message, "paths of sockets have at most 107 bytes on Linux");
+        return None;
+    }
+    Some(path)
+}
+
+fn edge(index: usize, table: &Table<'_>, marks: &mut Marks, findings: &Findings) -> Edge {
+    let mut listen: Vec<SocketAddr> = Vec::new();
+    let mut spans = Vec::new();
+    for text in table.texts("listen").map(|list| list.value).unwrap_or_default() {
+        let Some(address) = names::address(&text, findings) else { continue };
+        if listen.contains(&address) && address.port() != 0 {
+            let message = format!("edge {index} listens on {address} twice");
+            findings.error(&text.span, message, "remove one of them");
+            continue;
+        }
+        listen.push(address);
+        spans.push(text.span);
+    }
+    marks.edges.push(spans);
+    Edge { listen, threads: table.integer_given("threads").map(|threads| threads.value) }
+}
+
+fn http(table: &Table<'_>, marks: &mut Marks) -> Http {
+    let default_site = table.text_given("default_site");
+    marks.default_site = default_site.as_ref().map(|site| site.span.clone()).unwrap_or_default();
+    Http {
+        default_site: default_site.map(|site| site.value.to_owned()),
+        forwarded: table.choice("forwarded", &[Forwarded::Rewrite, Forwarded::Append]),
+        connections_max: table.integer("connections_max").value,
+        headers_max: table.integer("headers_max").value,
+        header_bytes_max: table.integer("header_bytes_max").value,
+        uri_bytes_max: table.integer("uri_bytes_max").value,
+        body_bytes_max: table.integer("body_bytes_max").value,
+        header_timeout_ms: table.integer("header_timeout_ms").value,
+        body_idle_timeout_ms: table.integer("body_idle_timeout_ms").value,
+        keep_alive_idle_ms: table.integer("keep_alive_idle_ms").value,
+        connect_timeout_ms: table.integer("connect_timeout_ms").value,
+        response_header_timeout_ms: table.integer("response_header_timeout_ms").value,
+        expect_wait_ms: table.integer("expect_wait_ms").value,
+        retries_max: table.integer("retries_max").value,
+        retry_body_max_bytes: table.integer("retry_body_max_bytes").value,
+        upstream_idle_max: table.integer("upstream_idle_max").value,
+        upstream_idle_ms: table.integer("upstream_idle_ms").value,
+    }
+}
+
+fn health(table: &Table<'_>) -> Health {
+    Health {
+        failures_max: table.integer("failures_max").value,
+        eject_ms: table.integer("eject_ms").value,
+        check_every_ms: table.integer("check_every_ms").value,
+        check_timeout_ms: table.integer("check_timeout_ms").value,
+        rise: table.integer("rise").value,
+        fall: table.integer("fall").value,
+    }
+}
+
+fn site(table: &Table<'_>, marks: &mut Marks, findings: &Findings) -> Site {
+    let name = names::name_of(table, "site", findings);
+    let mut hosts = Vec::new();
+    let mut host_spans = Vec::new();
+    for host in table.texts("hosts").map(|list| list.value).unwrap_or_default() {
+        if let Some(valid) = names::host(&host, findings) {
+            hosts.push(valid);
+            host_spans.push(host.span);
+        }
+    }
+    let hard_given: Option<At<u16>> = table.integer_given("hard");
+    let max: Option<At<u16>> = table.integer_given("max");
+    let nodes: Option<At<u16>> = table.integer_given("nodes");
+    marks.counts_spoilt |= table.is_spoilt("hard", &hard_given)
+        || table.is_spoilt("max", &max)
+        || table.is_spoilt("nodes", &nodes);
+    let hard = hard_given.unwrap_or_else(|| table.integer_default("hard"));
+    let max_value = max.as_ref().map_or(u16::MAX, |max| max.value);
+    let site = Site {
+        name: name.value,
+        hosts,
+        // An impossible pair is reported with the checks across keys.
+        guarantee: Guarantee::new(hard.value, max_value).unwrap_or_default(),
+        nodes: nodes.as_ref().map_or(hard.value, |nodes| nodes.value),
+        balance: table
+            .choice("balance", &[Balance::LeastInFlight, Balance::RoundRobin, Balance::TwoChoices]),
+        queue_max: table.integer("queue_max").value,
+        queue_timeout_ms: table.integer("queue_timeout_ms").value,
+        command: command::checked(table, findings),
+        start: table.choice("start", &[Start::Warm, Start::OnAssignment]),
+        check: check(table, findings),
+    };
+    marks.sites.push(SiteMarks {
+        name: name.span,
+        hosts: host_spans,
+        hard_value: hard.value,
+        has_command: table.get("command").is_some(),
+        nodes: nodes.map_or_else(|| hard.span.clone(), |nodes| nodes.span),
+        hard: hard.span,
+        max,
+        table: table.span.clone(),
+    });
+    site
+}
+
+fn check(site: &Table<'_>, findings: &Findings) -> Check {
+    let Some(value) = site.get("check") else { return Check::Tcp };
+    let either = "write `{ path = \"/healthz\" }` or `{ tcp = true }`";
+    if !value.get_ref().is_table() {
+        findings.error(&value.span(), "`check` is not a table", either);
+        return Check::Tcp;
+    }
+    let mut table = Table::open(&CHECK, Some(value), findings);
+    table.title = format!("`check` of {}", site.title);
+    let (path, tcp) = (table.text_given("path"), table.flag("tcp"));
+    match (path, tcp.map(|tcp| tcp.value)) {
+        (Some(path), None | Some(false)) => {
+            let plain = path.value.bytes().all(|byte| byte.is_ascii_graphic());
+            if !path.value.starts_with('/') || !plain {
+                let message = "`path` of a check is no path of a URL";
+                findings.error(&path.span, message, "start it with `/`; escape what is not ASCII");
+            }
+            Check::Path(path.value.to_owned())
+        }
+        (None, Some(true)) => Check::Tcp,
+        (Some(_), Some(true)) => {
+            findings.error(&value.span(), "`check` has both `path` and `tcp`", either);
+            Check::Tcp
+        }
+        // With a wrong key or value in it, that one was reported.
+        (None, None) if value.get_ref().as_table().is_some_and(|table| !table.is_empty()) => {
+            Check::Tcp
+        }
+        (None, _) => {
+            findings.error(&value.span(), "`check` says neither `path` nor `tcp = true`", either);
+            Check::Tcp
+        }
+    }
+}
+
+fn node(table: &Table<'_>, marks: &mut Marks, findings: &Findings) -> Node {
+    let name = names::name_of(table, "node", findings);
+    let host = table.text("host");
+    let servers = servers(table, findings);
+    if let (Some(_), Some(given)) = (&servers, table.text_given("host")) {
+        let message = format!("{} has both `host` and `servers`", table.title);
+        findings.error(&given.span, message, "remove `host`: `servers` says where they are");
+    }
+    let node = Node {
+        name: name.value,
+        max_in_flight: table.integer("max_in_flight").value,
+        servers: Servers::Agent {
+            host: names::loopback_host(&host, findings).unwrap_or(Ipv4Addr::LOCALHOST),
+        },
+    };
+    let count = table.integer_given("count");
+    marks.counts_spoilt |= table.is_spoilt("count", &count);
+    marks.nodes.push(NodeMarks { name: name.span, count, servers, table: table.span.clone() });
+    node
+}
+
+fn servers(table: &Table<'_>, findings: &Findings) -> Option<(Span, Vec<Address>)> {
+    let (span, entries) = table.entries("servers")?;
+    let mut addresses = Vec::new();
+    for (site, value) in entries {
+        let DeValue::String(text) = value.get_ref() else {
+            let message = format!("the server for `{}` is no string", shown(site.get_ref()));
+            findings.error(&value.span(), message, "write it as `\"IP:PORT\"`");
+            continue;
+        };
+        let text = At { value: text.as_ref(), span: value.span() };
+        if let Some(address) = names::server_address(&text, findings) {
+            addresses.push(Address {
+                site: At { value: site.get_ref().to_string(), span: site.span() },
+                at: At { value: address, span: text.span },
+            });
+        }
+    }
+    Some((span, addresses))
+}

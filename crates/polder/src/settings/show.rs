@@ -1,0 +1,154 @@
+//! Settings back to text, with every default written out: for `polder check --show`, and as the
+//! private copy that the processes of one pool read, so that an edit of the file between two
+//! starts cannot give two edges different settings.
+
+use super::model::{Check, Forwarded, Node, Servers, Settings, Site, Start};
+use policy::choose::Balance;
+use toml::{Table, Value};
+
+/// Puts values into a table under their names; `None` leaves a name out.
+macro_rules! table {
+    ($($name:literal: $value:expr,)*) => {{
+        let mut table = Table::new();
+        $(if let Some(value) = Option::<Value>::from($value) {
+            table.insert($name.to_owned(), value);
+        })*
+        table
+    }};
+}
+
+impl Settings {
+    /// The settings as a file that says everything; reading it gives the same settings.
+    #[must_use]
+    pub fn to_toml(&self) -> String {
+        let edges = self.edges.iter().map(|edge| {
+            let listen: Vec<String> = edge.listen.iter().map(ToString::to_string).collect();
+            table! {
+                "listen": Value::from(listen),
+                "threads": edge.threads.map(|threads| Value::from(i64::from(threads))),
+            }
+        });
+        let nodes = self.nodes.iter().map(|node| node_table(node, &self.sites));
+        let root = table! {
+            "pool": Value::from(self.pool_table()),
+            "edges": Value::from(edges.collect::<Vec<Table>>()),
+            "http": Value::from(self.http_table()),
+            "health": Value::from(self.health_table()),
+            "sites": Value::from(self.sites.iter().map(site_table).collect::<Vec<Table>>()),
+            "nodes": Value::from(nodes.collect::<Vec<Table>>()),
+        };
+        root.to_string()
+    }
+
+    fn pool_table(&self) -> Table {
+        let pool = &self.pool;
+        let runtime_dir = pool.runtime_dir.as_ref().and_then(|path| path.to_str());
+        table! {
+            "name": Value::from(pool.name.as_str()),
+            "policy": Value::from(pool.policy.name()),
+            "mode": Value::from(pool.mode.name()),
+            "look_every_ms": Value::from(pool.look_every_ms),
+            "idle_look_every_ms": Value::from(pool.idle_look_every_ms),
+            "hold_ms": Value::from(pool.hold_ms),
+            "high_load": Value::from(pool.high_load),
+            "light_load": Value::from(pool.light_load),
+            "drain_max_ms": Value::from(pool.drain_max_ms),
+            "node_dead_ms": Value::from(pool.node_dead_ms),
+            "slot_lease_ms": Value::from(pool.slot_lease_ms),
+            "runtime_dir": runtime_dir.map(Value::from),
+            "metrics": Value::from(pool.metrics.map_or("off".into(), |address| address.to_string())),
+        }
+    }
+
+    fn http_table(&self) -> Table {
+        let http = &self.http;
+        let forwarded = match http.forwarded {
+            Forwarded::Rewrite => "rewrite",
+            Forwarded::Append => "append",
+        };
+        // The schema keeps sizes below 2^40.
+        let body_bytes_max = i64::try_from(http.body_bytes_max).unwrap_or(i64::MAX);
+        table! {
+            "default_site": http.default_site.as_deref().map(Value::from),
+            "forwarded": Value::from(forwarded),
+            "connections_max": Value::from(http.connections_max),
+            "headers_max": Value::from(u32::from(http.headers_max)),
+            "header_bytes_max": Value::from(http.header_bytes_max),
+            "uri_bytes_max": Value::from(http.uri_bytes_max),
+            "body_bytes_max": Value::from(body_bytes_max),
+            "header_timeout_ms": Value::from(http.header_timeout_ms),
+            "body_idle_timeout_ms": Value::from(http.body_idle_timeout_ms),
+            "keep_alive_idle_ms": Value::from(http.keep_alive_idle_ms),
+            "connect_timeout_ms": Value::from(http.connect_timeout_ms),
+            "response_header_timeout_ms": Value::from(http.response_header_timeout_ms),
+            "expect_wait_ms": Value::from(http.expect_wait_ms),
+            "retries_max": Value::from(u32::from(http.retries_max)),
+            "retry_body_max_bytes": Value::from(http.retry_body_max_bytes),
+            "upstream_idle_max": Value::from(http.upstream_idle_max),
+            "upstream_idle_ms": Value::from(http.upstream_idle_ms),
+        }
+    }
+
+    fn health_table(&self) -> Table {
+        let health = &self.health;
+        table! {
+            "failures_max": Value::from(health.failures_max),
+            "eject_ms": Value::from(health.eject_ms),
+            "check_every_ms": Value::from(health.check_every_ms),
+            "check_timeout_ms": Value::from(health.check_timeout_ms),
+            "rise": Value::from(u32::from(health.rise)),
+            "fall": Value::from(u32::from(health.fall)),
+        }
+    }
+}
+
+fn site_table(site: &Site) -> Table {
+    let balance = match site.balance {
+        Balance::LeastInFlight => "least-in-flight",
+        Balance::RoundRobin => "round-robin",
+        Balance::TwoChoices => "two-choices",
+    };
+    let start = match site.start {
+        Start::Warm => "warm",
+        Start::OnAssignment => "on-assignment",
+    };
+    let check = match &site.check {
+        Check::Tcp => table! { "tcp": Value::from(true), },
+        Check::Path(path) => table! { "path": Value::from(path.as_str()), },
+    };
+    let guarantee = site.guarantee;
+    let max = (guarantee.max != u16::MAX).then(|| Value::from(u32::from(guarantee.max)));
+    let command = (!site.command.is_empty()).then(|| Value::from(site.command.clone()));
+    table! {
+        "name": Value::from(site.name.as_str()),
+        "hosts": Value::from(site.hosts.clone()),
+        "hard": Value::from(u32::from(guarantee.hard)),
+        "max": max,
+        "nodes": Value::from(u32::from(site.nodes)),
+        "balance": Value::from(balance),
+        "queue_max": Value::from(site.queue_max),
+        "queue_timeout_ms": Value::from(site.queue_timeout_ms),
+        "command": command,
+        "start": Value::from(start),
+        "check": Value::from(check),
+    }
+}
+
+fn node_table(node: &Node, sites: &[Site]) -> Table {
+    let (host, servers) = match &node.servers {
+        Servers::Agent { host } => (Some(Value::from(host.to_string())), None),
+        Servers::Addresses(addresses) => {
+            let named = sites.iter().zip(addresses);
+            let servers: Table = named
+                .map(|(site, address)| (site.name.clone(), Value::from(address.to_string())))
+                .collect();
+            (None, Some(Value::from(servers)))
+        }
+    };
+    table! {
+        "name": Value::from(node.name.as_str()),
+        "max_in_flight": Value::from(node.max_in_flight),
+        "host": host,
+        "servers": servers,
+    }
+}
