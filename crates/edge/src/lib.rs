@@ -1,1 +1,43 @@
 //! The tier that clients reach: listeners, sites, queues, balancing, drain, retries.
+//!
+//! The data plane is hyper's HTTP/1.1 server in front and its low-level client behind, on one
+//! current-thread runtime for each thread; nothing is shared between threads but counters. The
+//! life of a request:
+//!
+//! 1. `accept` takes the connection, `wire` watches its time.
+//! 2. `head` refuses what readers could take differently; `hosts` finds the site.
+//! 3. A [`Dispatcher`] gives a [`Permit`] as soon as a server has room ([`face`]).
+//! 4. `attempt` sends the request over a connection of `upstream`, its head written by
+//!    `forward`, its body streamed by `upload`; where rule 5 of the design allows, a failure
+//!    leads to another server.
+//! 5. `download` streams the response; with its end from the server's side the permit goes.
+//!
+//! Absent by design: no remote operation on the path of a request, no lock and no box there
+//! except hyper's own; no knowledge of the pool outside the dispatcher.
+
+#![cfg_attr(test, allow(clippy::unwrap_used))]
+
+mod accept;
+mod answer;
+mod attempt;
+mod core;
+mod download;
+mod edge;
+pub mod face;
+mod forward;
+mod head;
+mod hosts;
+mod listen;
+mod metrics;
+mod options;
+mod serve;
+mod upload;
+mod upstream;
+mod watchdog;
+mod wire;
+
+pub use answer::{REASON_HEADER, Reason, Source};
+pub use edge::{Edge, MetricsReader, StartError};
+pub use face::{Dispatcher, Permit, RETRIES_MAX, Refusal, Verdict};
+pub use metrics::{Latency, SiteSnapshot, Snapshot};
+pub use options::{ForwardedTrust, Options, OptionsError, SiteOptions};

@@ -1,0 +1,227 @@
+//! One thread of an edge: it accepts, serves connections, and drains.
+
+use crate::core::{Core, Shared};
+use crate::edge::Stage;
+use crate::face::Dispatcher;
+use crate::forward::client_value;
+use crate::metrics::Shard;
+use crate::options::Options;
+use crate::serve::serve;
+use crate::upstream::{Pool, PoolLimits};
+use crate::wire::{Client, ClientWire};
+use hyper::server::conn::http1;
+use hyper_util::rt::TokioIo;
+use std::cell::Cell;
+use std::future::{Future, poll_fn};
+use std::io;
+use std::net::{SocketAddr, TcpListener as StdListener};
+use std::pin::pin;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::task::Poll;
+use std::time::Duration;
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::{Notify, OwnedSemaphorePermit, watch};
+
+/// Bytes that hyper may hold in each of its buffers: enough for full socket reads, small enough
+/// that a proxied body keeps its two connections below half a mebibyte.
+const BUFFER_BYTES: usize = 64 * 1024;
+
+/// hyper's own limit on header lines, for which its parser allocates nothing.
+const HEADERS_MAX_INLINE: usize = 100;
+
+/// How long accepting pauses when the process has no file descriptor left.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
+
+impl<D: Dispatcher> Core<D> {
+    pub(crate) fn new(shared: Arc<Shared>, dispatcher: D, metrics: Arc<Shard>) -> Rc<Self> {
+        let options = &shared.options;
+        let buffer_bytes_max = BUFFER_BYTES.max(options.header_bytes_max);
+        let limits = PoolLimits {
+            idle_max: options.upstream_idle_max,
+            idle_time: Duration::from_millis(options.upstream_idle_ms),
+            connect_time: Duration::from_millis(options.connect_timeout_ms),
+            write_idle: options.body_idle(),
+            buffer_bytes_max,
+        };
+        let server = server(options, buffer_bytes_max);
+        Rc::new(Self {
+            pool: Pool::new(limits),
+            server,
+            shared,
+            dispatcher,
+            metrics,
+            draining: Cell::new(false),
+            drain: Notify::new(),
+            open: Cell::new(0),
+            closed: Notify::new(),
+        })
+    }
+}
+
+fn server(options: &Options, buffer_bytes_max: usize) -> http1::Builder {
+    let mut server = http1::Builder::new();
+    // ClientWire watches the time of heads, and tells a slow head from an idle connection.
+    server.header_read_timeout(None);
+    server.max_buf_size(buffer_bytes_max);
+    server.max_header_size(options.header_bytes_max);
+    if options.headers_max != HEADERS_MAX_INLINE {
+        server.max_headers(options.headers_max);
+    }
+    server
+}
+
+/// Serves until told to stop, or until drained.
+pub(crate) async fn run<D: Dispatcher>(
+    core: Rc<Core<D>>,
+    sockets: Vec<StdListener>,
+    mut stage: watch::Receiver<Stage>,
+) {
+    let sweeping = Rc::clone(&core);
+    tokio::task::spawn_local(async move { sweeping.pool.sweep().await });
+    for socket in sockets {
+        tokio::task::spawn_local(accept(Rc::clone(&core), socket));
+    }
+    // The sender's end means the same as a stop.
+    let drains = stage.wait_for(|stage| *stage != Stage::Serve).await.map(drop);
+    if drains.is_err() || *stage.borrow() == Stage::Stop {
+        return;
+    }
+    core.draining.set(true);
+    core.drain.notify_waiters();
+    let drained = async {
+        while core.open.get() > 0 {
+            core.closed.notified().await;
+        }
+    };
+    let limit = Duration::from_millis(core.options().drain_max_ms);
+    tokio::select! {
+        () = drained => {}
+        () = tokio::time::sleep(limit) => {
+            tracing::warn!(connections = core.open.get(), "the edge stops before it is drained");
+        }
+        _ = stage.wait_for(|stage| *stage == Stage::Stop) => {}
+    }
+}
+
+/// Accepts until the edge drains; then what the kernel had accepted already, and no more.
+async fn accept<D: Dispatcher>(core: Rc<Core<D>>, socket: StdListener) {
+    let listener = match TcpListener::from_std(socket) {
+        Ok(listener) => listener,
+        Err(error) => {
+            tracing::error!(%error, "a listening socket can't be used");
+            return;
+        }
+    };
+    let drain = pin!(core.drain.notified());
+    tokio::select! {
+        () = accept_all(&core, &listener) => {}
+        () = drain => {}
+    }
+    let shares = &core.shared.connections;
+    while let Ok(share) = Arc::clone(shares).try_acquire_owned()
+        && let Some((stream, peer)) = accepted_already(&listener).await
+    {
+        spawn(&core, stream, peer, share);
+    }
+}
+
+/// At most a backlog of them: the queue is not refilled faster than it is emptied here.
+async fn accepted_already(listener: &TcpListener) -> Option<(TcpStream, SocketAddr)> {
+    poll_fn(|cx| match listener.poll_accept(cx) {
+        Poll::Ready(Ok(accepted)) => Poll::Ready(Some(accepted)),
+        Poll::Ready(Err(_)) | Poll::Pending => Poll::Ready(None),
+    })
+    .await
+}
+
+async fn accept_all<D: Dispatcher>(core: &Rc<Core<D>>, listener: &TcpListener) {
+    let shares = &core.shared.connections;
+    // Beyond `connections_max` clients wait in the kernel's queue. Never closed, see `Shared`.
+    while let Ok(share) = Arc::clone(shares).acquire_owned().await {
+        match listener.accept().await {
+            Ok((stream, peer)) => spawn(core, stream, peer, share),
+            Err(error) => {
+                tracing::warn!(%error, "a connection can't be accepted");
+                // A client that is gone again costs nothing; a missing descriptor needs time.
+                if error.kind() != io::ErrorKind::ConnectionAborted {
+                    tokio::time::sleep(ACCEPT_PAUSE).await;
+                }
+            }
+        }
+    }
+}
+
+fn spawn<D: Dispatcher>(
+    core: &Rc<Core<D>>,
+    stream: TcpStream,
+    peer: SocketAddr,
+    share: OwnedSemaphorePermit,
+) {
+    core.metrics.connections_accepted.add(1);
+    let open = Open::new(Rc::clone(core));
+    tokio::task::spawn_local(connection(open, stream, peer, share));
+}
+
+/// One open client connection, counted.
+struct Open<D: Dispatcher>(Rc<Core<D>>);
+
+impl<D: Dispatcher> Open<D> {
+    fn new(core: Rc<Core<D>>) -> Self {
+        core.open.update(|open| open + 1);
+        core.metrics.connections_open.add(1);
+        Self(core)
+    }
+}
+
+impl<D: Dispatcher> Drop for Open<D> {
+    fn drop(&mut self) {
+        self.0.open.update(|open| open - 1);
+        self.0.metrics.connections_open.take(1);
+        self.0.closed.notify_one();
+    }
+}
+
+/// Serves one client until either side closes the connection.
+async fn connection<D: Dispatcher>(
+    open: Open<D>,
+    stream: TcpStream,
+    peer: SocketAddr,
+    share: OwnedSemaphorePermit,
+) {
+    let core = Rc::clone(&open.0);
+    let options = core.options();
+    if let Err(error) = stream.set_nodelay(true) {
+        tracing::debug!(%peer, %error, "a client went away at once");
+        return;
+    }
+    let idle = Duration::from_millis(options.keep_alive_idle_ms);
+    let client = Rc::new(Client::new(peer, options.header_timeout(), idle));
+    let client_value = client_value(peer.ip());
+    let wire = ClientWire::new(stream, Rc::clone(&client), options.body_idle(), share);
+    let service = hyper::service::service_fn(|request| {
+        serve(Rc::clone(&core), Rc::clone(&client), client_value.clone(), request)
+    });
+    // Who was accepted while the edge drains still gets one answer.
+    let mut told = core.draining.get();
+    let mut server = core.server.clone();
+    server.keep_alive(!told);
+    let mut connection = pin!(server.serve_connection(TokioIo::new(wire), service));
+    let mut drain = pin!(core.drain.notified());
+    let mut listens = false;
+    let ended = poll_fn(|cx| {
+        // The waker is the task's, so that once is enough; the flag says the rest.
+        if !listens {
+            listens = true;
+            let _ = drain.as_mut().poll(cx);
+        }
+        if core.draining.get() && !told {
+            told = true;
+            connection.as_mut().graceful_shutdown();
+        }
+        connection.as_mut().poll(cx)
+    });
+    if let Err(error) = ended.await {
+        tracing::debug!(%peer, %error, "a client's connection broke");
+    }
+}

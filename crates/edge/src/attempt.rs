@@ -1,0 +1,209 @@
+//! One attempt to have a request answered by one server, and whether another is allowed.
+//!
+//! Rule 5 of the design: a request survives the loss of a node, unless its response had begun, or
+//! some of it had been sent and its method is not idempotent or its body too long to be kept.
+
+use crate::answer::Reason;
+use crate::core::Core;
+use crate::face::{Dispatcher, Permit, Verdict};
+use crate::head::{Framing, Head};
+use crate::upload::{Gate, Upload, UploadBody, UploadFault};
+use crate::upstream::Lease;
+use crate::wire::Client;
+use http::request::Parts;
+use http::{HeaderValue, Method, Request, Response, StatusCode, Uri, Version};
+use hyper::body::Incoming;
+use std::future::{Future, poll_fn};
+use std::pin::pin;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::task::Poll;
+use std::time::Duration;
+use tokio::time::Instant;
+
+/// A request that was taken, in a form that can be sent more than once.
+pub(crate) struct Outgoing {
+    pub(crate) parts: Parts,
+    pub(crate) head: Head,
+    pub(crate) host: HeaderValue,
+    pub(crate) client_value: HeaderValue,
+    pub(crate) upload: Option<Rc<Upload>>,
+}
+
+impl Outgoing {
+    fn request<D: Dispatcher>(&self, core: &Core<D>) -> Request<UploadBody> {
+        let gate = self.head.expects_continue.then(|| Arc::new(Gate::default()));
+        let body = match &self.upload {
+            Some(upload) => upload.attempt(gate.clone()),
+            None => UploadBody::Empty,
+        };
+        let mut request = Request::new(body);
+        *request.method_mut() = self.parts.method.clone();
+        *request.uri_mut() = Uri::from(self.head.target.clone());
+        *request.version_mut() = Version::HTTP_11;
+        *request.headers_mut() =
+            core.shared.forwarder.request(&self.parts, &self.head, &self.host, &self.client_value);
+        if let Some(gate) = gate {
+            hyper::ext::on_informational(&mut request, move |response| {
+                if response.status() == StatusCode::CONTINUE {
+                    gate.open();
+                }
+            });
+        }
+        request
+    }
+
+    /// Whether the request may be sent to another server after this failure.
+    pub(crate) fn may_repeat(&self, failure: &Failure) -> bool {
+        let harmless = !failure.sent || is_idempotent(&self.parts.method);
+        let complete = self.upload.as_ref().is_none_or(|upload| upload.is_replayable());
+        failure.repeatable && harmless && complete
+    }
+
+    fn fault(&self) -> Option<UploadFault> {
+        self.upload.as_ref().and_then(|upload| upload.fault())
+    }
+
+    fn is_sent(&self) -> bool {
+        self.head.framing == Framing::None
+            || self.upload.as_ref().is_none_or(|upload| upload.is_complete())
+    }
+}
+
+/// Methods that may be sent twice (RFC 9110, 9.2.2).
+fn is_idempotent(method: &Method) -> bool {
+    matches!(
+        *method,
+        Method::GET | Method::HEAD | Method::OPTIONS | Method::TRACE | Method::PUT | Method::DELETE
+    )
+}
+
+/// Why an attempt brought no response.
+#[derive(Debug)]
+pub(crate) struct Failure {
+    pub(crate) reason: Reason,
+    /// What it says about the server, if anything.
+    pub(crate) verdict: Option<Verdict>,
+    /// Some of the request went over the connection.
+    pub(crate) sent: bool,
+    /// No response had begun, and the client is not the cause.
+    pub(crate) repeatable: bool,
+    /// A kept connection turned out to be closed: the same server deserves a fresh one.
+    pub(crate) stale: bool,
+}
+
+impl Failure {
+    fn of_client(fault: UploadFault) -> Self {
+        let reason = match fault {
+            UploadFault::TooLarge => Reason::BodyTooLarge,
+            UploadFault::Stalled => Reason::ClientTimeout,
+            UploadFault::Broken | UploadFault::Unwanted => Reason::BrokenBody,
+        };
+        Self { reason, verdict: None, sent: true, repeatable: false, stale: false }
+    }
+
+    fn of_connect() -> Self {
+        let verdict = Some(Verdict::ConnectFailed);
+        let reason = Reason::ConnectFailed;
+        Self { reason, verdict, sent: false, repeatable: true, stale: false }
+    }
+}
+
+/// Bytes that had gone over a connection when an attempt began.
+struct Mark {
+    read: u64,
+    written: u64,
+}
+
+impl Mark {
+    fn new(lease: &Lease) -> Self {
+        let traffic = &lease.traffic;
+        Self { read: traffic.read_bytes.get(), written: traffic.written_bytes.get() }
+    }
+}
+
+/// Sends the request to the permit's server; `fresh` demands a new connection.
+pub(crate) async fn attempt<D: Dispatcher>(
+    core: &Core<D>,
+    client: &Client,
+    permit: &D::Permit,
+    outgoing: &Outgoing,
+    fresh: bool,
+) -> Result<(Response<Incoming>, Lease), Failure> {
+    let (node, address) = (permit.node(), permit.address());
+    let kept = if fresh { None } else { core.pool.take(node, address) };
+    let mut lease = if let Some(lease) = kept {
+        core.metrics.upstream_reused.add(1);
+        lease
+    } else {
+        let connected = core.pool.connect(node, address).await;
+        connected.map_err(|error| {
+            tracing::debug!(%node, %address, %error, "no connection to a server");
+            Failure::of_connect()
+        })?
+    };
+    if !lease.reused {
+        core.metrics.upstream_opened.add(1);
+    }
+    let mark = Mark::new(&lease);
+    let limit = Duration::from_millis(core.options().response_header_timeout_ms);
+    let sending = lease.sender.send_request(outgoing.request(core));
+    match in_time(sending, client, outgoing, limit).await {
+        Some(Ok(response)) => Ok((response, lease)),
+        Some(Err(error)) => {
+            let failure = explain(&error, &lease, &mark, outgoing);
+            tracing::debug!(%node, %address, %error, ?failure, "an attempt failed");
+            Err(failure)
+        }
+        None => {
+            let verdict = Some(Verdict::TimedOut);
+            let reason = Reason::ServerTimeout;
+            let repeatable = lease.traffic.read_bytes.get() == mark.read;
+            Err(Failure { reason, verdict, sent: true, repeatable, stale: false })
+        }
+    }
+}
+
+/// Waits for the response's head; none when there was no progress for `limit`. While the client
+/// is still sending, its own time-outs apply.
+async fn in_time<F: Future>(
+    sending: F,
+    client: &Client,
+    outgoing: &Outgoing,
+    limit: Duration,
+) -> Option<F::Output> {
+    let mut sending = pin!(sending);
+    let mut since = Instant::now();
+    poll_fn(|cx| {
+        loop {
+            if let Poll::Ready(result) = sending.as_mut().poll(cx) {
+                return Poll::Ready(Some(result));
+            }
+            let progress = outgoing.upload.as_ref().and_then(|upload| upload.progress());
+            since = since.max(progress.unwrap_or(since));
+            if client.dog.borrow_mut().poll_until(cx, since + limit).is_pending() {
+                return Poll::Pending;
+            }
+            if outgoing.is_sent() {
+                return Poll::Ready(None);
+            }
+            since = Instant::now();
+        }
+    })
+    .await
+}
+
+fn explain(error: &hyper::Error, lease: &Lease, mark: &Mark, outgoing: &Outgoing) -> Failure {
+    if let Some(fault) = outgoing.fault() {
+        return Failure::of_client(fault);
+    }
+    let begun = lease.traffic.read_bytes.get() > mark.read;
+    let sent = lease.traffic.written_bytes.get() > mark.written;
+    if begun || error.is_parse() {
+        let (reason, verdict) = (Reason::BadResponse, Some(Verdict::Broke));
+        return Failure { reason, verdict, sent, repeatable: false, stale: false };
+    }
+    let stale = lease.reused;
+    let verdict = (!stale).then_some(Verdict::Broke);
+    Failure { reason: Reason::ServerBroke, verdict, sent, repeatable: true, stale }
+}

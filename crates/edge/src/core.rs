@@ -1,0 +1,42 @@
+//! What the requests of one thread share.
+
+use crate::face::Dispatcher;
+use crate::forward::Forwarder;
+use crate::hosts::SiteMap;
+use crate::metrics::Shard;
+use crate::options::Options;
+use crate::upstream::Pool;
+use hyper::server::conn::http1;
+use std::cell::Cell;
+use std::sync::Arc;
+use tokio::sync::{Notify, Semaphore};
+
+/// What all threads of an edge share.
+pub(crate) struct Shared {
+    pub(crate) options: Options,
+    pub(crate) sites: SiteMap,
+    pub(crate) forwarder: Forwarder,
+    /// `connections_max` of the whole edge.
+    pub(crate) connections: Arc<Semaphore>,
+}
+
+/// One thread's part.
+pub(crate) struct Core<D> {
+    pub(crate) shared: Arc<Shared>,
+    pub(crate) dispatcher: D,
+    pub(crate) pool: Pool,
+    pub(crate) metrics: Arc<Shard>,
+    pub(crate) server: http1::Builder,
+    /// No new connection, and no second request on an old one.
+    pub(crate) draining: Cell<bool>,
+    pub(crate) drain: Notify,
+    /// Client connections of this thread.
+    pub(crate) open: Cell<usize>,
+    pub(crate) closed: Notify,
+}
+
+impl<D: Dispatcher> Core<D> {
+    pub(crate) fn options(&self) -> &Options {
+        &self.shared.options
+    }
+}

@@ -1,0 +1,211 @@
+//! A response's body on its way to the client, and what ends with it.
+
+use crate::core::Core;
+use crate::face::Dispatcher;
+use crate::hosts::SiteSlot;
+use crate::upload::Upload;
+use crate::upstream::Lease;
+use crate::wire::Client;
+use bytes::Bytes;
+use http_body::{Body, Frame, SizeHint};
+use hyper::body::Incoming;
+use std::pin::Pin;
+use std::rc::Rc;
+use std::task::{Context, Poll};
+use tokio::time::Instant;
+
+/// Counts one request, from its head to the end of its response.
+pub(crate) struct Meter<D: Dispatcher> {
+    pub(crate) core: Rc<Core<D>>,
+    pub(crate) client: Rc<Client>,
+    slot: Option<SiteSlot>,
+    started: Instant,
+    /// First digit of the response's status; 0 as long as there is none.
+    class: u8,
+    request_bytes: u64,
+    response_bytes: u64,
+}
+
+impl<D: Dispatcher> Meter<D> {
+    pub(crate) fn new(core: Rc<Core<D>>, client: Rc<Client>) -> Self {
+        client.request_begins();
+        core.metrics.site(None).in_flight.add(1);
+        let started = Instant::now();
+        let (request_bytes, response_bytes) = (0, 0);
+        Self { core, client, slot: None, started, class: 0, request_bytes, response_bytes }
+    }
+
+    pub(crate) fn slot(&self) -> Option<SiteSlot> {
+        self.slot
+    }
+
+    pub(crate) fn set_slot(&mut self, slot: SiteSlot) {
+        self.core.metrics.site(self.slot).in_flight.take(1);
+        self.slot = Some(slot);
+        self.core.metrics.site(self.slot).in_flight.add(1);
+    }
+
+    pub(crate) fn set_status(&mut self, status: http::StatusCode) {
+        self.class = u8::try_from(status.as_u16() / 100).unwrap_or(0).min(5);
+    }
+}
+
+impl<D: Dispatcher> Drop for Meter<D> {
+    fn drop(&mut self) {
+        let site = self.core.metrics.site(self.slot);
+        site.in_flight.take(1);
+        site.requests[usize::from(self.class)].add(1);
+        site.record_latency(self.started.elapsed());
+        if self.request_bytes > 0 {
+            site.request_body_bytes.add(self.request_bytes);
+        }
+        site.response_body_bytes.add(self.response_bytes);
+        self.client.request_ends();
+    }
+}
+
+/// What a request holds of its server. Dropped without [`Flight::land`], it closes the
+/// connection; either way the permit goes.
+pub(crate) struct Flight<D: Dispatcher> {
+    pub(crate) permit: D::Permit,
+    pub(crate) lease: Lease,
+    pub(crate) upload: Option<Rc<Upload>>,
+}
+
+impl<D: Dispatcher> Flight<D> {
+    /// The response is complete from the server's side.
+    fn land(self, core: &Core<D>) {
+        drop(self.permit);
+        match self.upload {
+            // The exchange is over. Nobody can tell what the server makes of the rest.
+            Some(upload) if !upload.is_complete() => upload.give_up(),
+            _ => core.pool.put(self.lease),
+        }
+    }
+}
+
+/// Why a response broke off after its head.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub(crate) enum DownloadFault {
+    #[error("the server's response broke off")]
+    Broken,
+    #[error("the server's response stopped")]
+    Stalled,
+}
+
+enum Kind<D: Dispatcher> {
+    /// The edge's own words.
+    Text(Bytes),
+    /// A server's response.
+    Server { incoming: Incoming, flight: Option<Flight<D>>, waits_since: Option<Instant> },
+}
+
+/// The body of a response.
+pub(crate) struct Download<D: Dispatcher> {
+    kind: Kind<D>,
+    meter: Meter<D>,
+}
+
+impl<D: Dispatcher> Download<D> {
+    pub(crate) fn text(text: &'static str, meter: Meter<D>) -> Self {
+        Self { kind: Kind::Text(Bytes::from_static(text.as_bytes())), meter }
+    }
+
+    pub(crate) fn server(incoming: Incoming, flight: Flight<D>, meter: Meter<D>) -> Self {
+        Self { kind: Kind::Server { incoming, flight: Some(flight), waits_since: None }, meter }
+    }
+}
+
+type FrameResult = Result<Frame<Bytes>, DownloadFault>;
+
+/// One frame of a server's response. Trailers are dropped, as those of requests are.
+fn poll_server<D: Dispatcher>(
+    kind: &mut Kind<D>,
+    meter: &mut Meter<D>,
+    cx: &mut Context<'_>,
+) -> Poll<Option<FrameResult>> {
+    let Kind::Server { incoming, flight, waits_since } = kind else { return Poll::Ready(None) };
+    if flight.is_none() {
+        return Poll::Ready(None);
+    }
+    let fault = loop {
+        match Pin::new(&mut *incoming).poll_frame(cx) {
+            Poll::Ready(Some(Ok(frame))) => {
+                *waits_since = None;
+                let Ok(data) = frame.into_data() else { continue };
+                meter.response_bytes += data.len() as u64;
+                if incoming.is_end_stream() {
+                    land(flight, meter);
+                }
+                return Poll::Ready(Some(Ok(Frame::data(data))));
+            }
+            Poll::Ready(None) => {
+                land(flight, meter);
+                return Poll::Ready(None);
+            }
+            Poll::Ready(Some(Err(_))) => break DownloadFault::Broken,
+            Poll::Pending => {
+                let since = *waits_since.get_or_insert_with(Instant::now);
+                let deadline = since + meter.core.options().body_idle();
+                match meter.client.dog.borrow_mut().poll_until(cx, deadline) {
+                    Poll::Ready(()) => break DownloadFault::Stalled,
+                    Poll::Pending => return Poll::Pending,
+                }
+            }
+        }
+    };
+    let peer = meter.client.peer;
+    tracing::warn!(%peer, %fault, "a response is cut");
+    *flight = None;
+    meter.client.break_off();
+    Poll::Ready(Some(Err(fault)))
+}
+
+fn land<D: Dispatcher>(flight: &mut Option<Flight<D>>, meter: &mut Meter<D>) {
+    let Some(flight) = flight.take() else { return };
+    meter.request_bytes = flight.upload.as_ref().map_or(0, |upload| upload.passed_bytes());
+    flight.land(&meter.core);
+}
+
+impl<D: Dispatcher> Body for Download<D> {
+    type Data = Bytes;
+    type Error = DownloadFault;
+
+    fn poll_frame(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, DownloadFault>>> {
+        let this = self.get_mut();
+        if let Kind::Text(text) = &mut this.kind {
+            let text = std::mem::take(text);
+            return Poll::Ready((!text.is_empty()).then(|| Ok(Frame::data(text))));
+        }
+        poll_server(&mut this.kind, &mut this.meter, cx)
+    }
+
+    fn is_end_stream(&self) -> bool {
+        match &self.kind {
+            Kind::Text(text) => text.is_empty(),
+            Kind::Server { incoming, flight, .. } => flight.is_none() || incoming.is_end_stream(),
+        }
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        match &self.kind {
+            Kind::Text(text) => SizeHint::with_exact(text.len() as u64),
+            Kind::Server { incoming, .. } => incoming.size_hint(),
+        }
+    }
+}
+
+impl<D: Dispatcher> Drop for Download<D> {
+    fn drop(&mut self) {
+        // hyper asks a body without frames for none.
+        if let Kind::Server { incoming, flight, .. } = &mut self.kind
+            && incoming.is_end_stream()
+        {
+            land(flight, &mut self.meter);
+        }
+    }
+}
+impl<D: Dispatcher> Unpin for Download<D> {}

@@ -1,0 +1,178 @@
+//! Starting, draining and stopping an edge.
+
+use crate::accept::run;
+use crate::core::{Core, Shared};
+use crate::face::Dispatcher;
+use crate::forward::Forwarder;
+use crate::hosts::SiteMap;
+use crate::listen::{listen, sockets_of_thread};
+use crate::metrics::{Shard, Snapshot, snapshot};
+use crate::options::{Options, OptionsError};
+use std::io;
+use std::net::{SocketAddr, TcpListener};
+use std::sync::Arc;
+use std::sync::mpsc;
+use std::thread::JoinHandle;
+use tokio::runtime::{Builder, LocalOptions, LocalRuntime};
+use tokio::sync::{Semaphore, watch};
+
+/// Why an edge did not start.
+#[derive(Debug, thiserror::Error)]
+pub enum StartError {
+    /// A setting is wrong.
+    #[error(transparent)]
+    Options(#[from] OptionsError),
+    /// An address can't be listened on.
+    #[error("can't listen on {address}: {source}")]
+    Listen {
+        /// The address.
+        address: SocketAddr,
+        /// Why.
+        source: io::Error,
+    },
+    /// A thread, or its runtime, could not be made.
+    #[error("can't start a thread of the edge: {0}")]
+    Thread(#[source] io::Error),
+}
+
+/// What the threads are to do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Stage {
+    /// Take requests.
+    Serve,
+    /// Take no more, finish what is in flight.
+    Drain,
+    /// Cut what is in flight.
+    Stop,
+}
+
+/// A running edge. Dropping it stops it at once, without draining.
+#[derive(Debug)]
+pub struct Edge {
+    addresses: Vec<SocketAddr>,
+    stage: watch::Sender<Stage>,
+    threads: Vec<JoinHandle<()>>,
+    shards: Vec<Arc<Shard>>,
+    options: Options,
+}
+
+impl Edge {
+    /// Listens, and starts the threads. Blocks until all of them run.
+    pub fn start<D: Dispatcher>(options: Options, dispatcher: &D) -> Result<Self, StartError> {
+        options.check()?;
+        let sites = SiteMap::new(&options.sites, options.default_site)?;
+        let (addresses, mut listeners) = listen(&options.listen, options.threads)?;
+        let shared = Arc::new(Shared {
+            sites,
+            forwarder: Forwarder::new(options.forwarded, &options.via_name),
+            connections: Arc::new(Semaphore::new(options.connections_max)),
+            options: options.clone(),
+        });
+        let (stage, _) = watch::channel(Stage::Serve);
+        let (threads, shards) = (Vec::new(), Vec::new());
+        let mut edge = Self { addresses, stage, threads, shards, options };
+        for number in 0..edge.options.threads {
+            let sockets = sockets_of_thread(&mut listeners);
+            edge.start_thread(number, &shared, dispatcher.clone(), sockets)?;
+        }
+        Ok(edge)
+    }
+
+    fn start_thread<D: Dispatcher>(
+        &mut self,
+        number: usize,
+        shared: &Arc<Shared>,
+        dispatcher: D,
+        sockets: Vec<TcpListener>,
+    ) -> Result<(), StartError> {
+        let metrics = Arc::new(Shard::new(self.options.sites.len()));
+        self.shards.push(Arc::clone(&metrics));
+        let (shared, stage) = (Arc::clone(shared), self.stage.subscribe());
+        let (started, ready) = mpsc::sync_channel(1);
+        let body = move || match runtime() {
+            Ok(runtime) => {
+                let core = Core::new(shared, dispatcher, metrics);
+                // The receiver waits for exactly this.
+                let _ = started.send(Ok(()));
+                runtime.block_on(run(core, sockets, stage));
+            }
+            Err(error) => {
+                let _ = started.send(Err(error));
+            }
+        };
+        let thread = std::thread::Builder::new().name(format!("edge-{number}"));
+        self.threads.push(thread.spawn(body).map_err(StartError::Thread)?);
+        let died = |_| Err(io::Error::other("it ended before it ran"));
+        ready.recv().unwrap_or_else(died).map_err(StartError::Thread)
+    }
+
+    /// The addresses listened on, in the order of the options, with their real ports.
+    #[must_use]
+    pub fn addresses(&self) -> &[SocketAddr] {
+        &self.addresses
+    }
+
+    /// What was counted so far. A few microseconds.
+    #[must_use]
+    pub fn metrics(&self) -> Snapshot {
+        snapshot(&self.shards, &self.options.sites)
+    }
+
+    /// A reader of the counters that outlives borrows of the edge.
+    #[must_use]
+    pub fn metrics_reader(&self) -> MetricsReader {
+        MetricsReader { shards: self.shards.clone(), options: self.options.clone() }
+    }
+
+    /// Takes no more connections and requests; those in flight get `drain_max_ms` to finish,
+    /// then they are cut. Does not block; [`Edge::join`] does.
+    pub fn drain(&self) {
+        self.stage.send_if_modified(|stage| {
+            let first = *stage == Stage::Serve;
+            if first {
+                *stage = Stage::Drain;
+            }
+            first
+        });
+    }
+
+    /// Drains, and blocks until all threads have ended: `drain_max_ms` at most.
+    pub fn join(mut self) {
+        self.drain();
+        self.join_threads();
+    }
+
+    fn join_threads(&mut self) {
+        for thread in self.threads.drain(..) {
+            if thread.join().is_err() {
+                tracing::error!("a thread of the edge panicked");
+            }
+        }
+    }
+}
+
+impl Drop for Edge {
+    fn drop(&mut self) {
+        self.stage.send_replace(Stage::Stop);
+        self.join_threads();
+    }
+}
+
+/// Reads an edge's counters from any thread, also after the edge has ended.
+#[derive(Clone, Debug)]
+pub struct MetricsReader {
+    shards: Vec<Arc<Shard>>,
+    options: Options,
+}
+
+impl MetricsReader {
+    /// What was counted so far. A few microseconds.
+    #[must_use]
+    pub fn snapshot(&self) -> Snapshot {
+        snapshot(&self.shards, &self.options.sites)
+    }
+}
+
+fn runtime() -> io::Result<LocalRuntime> {
+    Builder::new_current_thread().enable_all().build_local(LocalOptions::default())
+}

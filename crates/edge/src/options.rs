@@ -1,0 +1,237 @@
+//! The settings of an edge's data plane, as plain values with units in their names.
+
+use crate::face::RETRIES_MAX;
+use pool_model::SiteId;
+use std::net::SocketAddr;
+use std::time::Duration;
+
+/// More threads than this share cores in any machine we know; a larger number is a mistake.
+const THREADS_MAX: usize = 256;
+
+/// The smallest head buffer that hyper accepts.
+const HEADER_BYTES_MIN: usize = 8 * 1024;
+
+/// What is believed of `X-Forwarded-*` and `Forwarded` in a client's request.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum ForwardedTrust {
+    /// Nothing: they are dropped and written anew from the connection.
+    #[default]
+    Rewrite,
+    /// Everything: the edge stands behind another proxy and appends its own line.
+    Append,
+}
+
+/// One site.
+#[derive(Clone, Debug)]
+pub struct SiteOptions {
+    /// Its id in the pool.
+    pub id: SiteId,
+    /// Its name, for logs and metrics.
+    pub name: String,
+    /// Host names: exact (`www.example.org`) or a whole subtree (`*.example.org`, which stands
+    /// for any number of labels, but not for `example.org` itself). Letter case is ignored.
+    pub hosts: Vec<String>,
+    /// Longest request body; a longer one gets 413.
+    pub body_bytes_max: u64,
+}
+
+impl SiteOptions {
+    /// A site with the default limit of 1 GiB on request bodies: large enough for what people
+    /// upload to a web site, small enough to end a mistake within minutes.
+    #[must_use]
+    pub fn new(id: SiteId, name: &str, hosts: &[&str]) -> Self {
+        let hosts = hosts.iter().map(|&host| host.to_owned()).collect();
+        Self { id, name: name.to_owned(), hosts, body_bytes_max: 1 << 30 }
+    }
+}
+
+/// Everything that an edge's data plane can be told.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// Addresses to listen on; port 0 takes a free one.
+    pub listen: Vec<SocketAddr>,
+    /// Threads, each with a runtime and listening sockets of its own.
+    pub threads: usize,
+    /// The sites.
+    pub sites: Vec<SiteOptions>,
+    /// The site of requests for a host that no site names; without it they get 421.
+    pub default_site: Option<SiteId>,
+    /// Longest request head; a longer one gets 431.
+    pub header_bytes_max: usize,
+    /// Most header lines in a request; more get 431.
+    pub headers_max: usize,
+    /// Longest request target; a longer one gets 414.
+    pub uri_bytes_max: usize,
+    /// Time for a whole request head, from its first byte (on a new connection: from the
+    /// accept). Then 408 and close.
+    pub header_timeout_ms: u64,
+    /// Time that a client's connection may wait for its next request.
+    pub keep_alive_idle_ms: u64,
+    /// Time for a connection to a server.
+    pub connect_timeout_ms: u64,
+    /// Time without progress between the last byte of the request and the head of the response.
+    pub response_header_timeout_ms: u64,
+    /// Time without a byte of a body, in each direction and on both sides.
+    pub body_idle_timeout_ms: u64,
+    /// How long a body held back by `Expect: 100-continue` waits for the server's 100 before it
+    /// is sent anyway (RFC 9110, 10.1.1, lets a client not wait forever).
+    pub expect_wait_ms: u64,
+    /// Bodies up to this length can be sent a second time.
+    pub retry_body_max_bytes: usize,
+    /// Most repetitions of one request at other servers, at most [`RETRIES_MAX`].
+    pub retries_max: usize,
+    /// Idle connections kept for each server by each thread.
+    pub upstream_idle_max: usize,
+    /// How long an idle connection to a server is kept.
+    pub upstream_idle_ms: u64,
+    /// Most client connections of the whole edge; beyond it, accepting pauses.
+    pub connections_max: usize,
+    /// Time that requests in flight get to finish when the edge stops.
+    pub drain_max_ms: u64,
+    /// What is believed of forwarding headers.
+    pub forwarded: ForwardedTrust,
+    /// The edge's name in `Via`.
+    pub via_name: String,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self {
+            listen: vec![SocketAddr::from(([127, 0, 0, 1], 0))],
+            threads: 1,
+            sites: Vec::new(),
+            default_site: None,
+            header_bytes_max: 32 * 1024,
+            headers_max: 100,
+            uri_bytes_max: 8 * 1024,
+            header_timeout_ms: 10_000,
+            keep_alive_idle_ms: 60_000,
+            connect_timeout_ms: 1_000,
+            response_header_timeout_ms: 60_000,
+            body_idle_timeout_ms: 30_000,
+            expect_wait_ms: 1_000,
+            retry_body_max_bytes: 64 * 1024,
+            retries_max: 2,
+            upstream_idle_max: 64,
+            upstream_idle_ms: 30_000,
+            connections_max: 10_000,
+            drain_max_ms: 10_000,
+            forwarded: ForwardedTrust::Rewrite,
+            via_name: "polder".to_owned(),
+        }
+    }
+}
+
+/// A setting that cannot be.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum OptionsError {
+    /// A number lies outside its range.
+    #[error("{name} = {given} is not within {min} to {max}")]
+    OutOfRange {
+        /// The field.
+        name: &'static str,
+        /// What it was set to.
+        given: u64,
+        /// The least allowed.
+        min: u64,
+        /// The most allowed.
+        max: u64,
+    },
+    /// There is no address to listen on.
+    #[error("listen is empty: name at least one address")]
+    NoListener,
+    /// A host name that no request could carry.
+    #[error("site {site}: `{host}` is no host name (write `www.example.org` or `*.example.org`)")]
+    BadHost {
+        /// The site.
+        site: String,
+        /// The name given.
+        host: String,
+    },
+    /// Two sites want one host.
+    #[error("sites {first} and {second} both name the host `{host}`")]
+    HostTwice {
+        /// The host.
+        host: String,
+        /// The site that named it first.
+        first: String,
+        /// The other one.
+        second: String,
+    },
+    /// Two sites have one id.
+    #[error("site id {0} is given twice")]
+    SiteTwice(SiteId),
+    /// The default site is none of the sites.
+    #[error("the default site {0} is not among the sites")]
+    UnknownDefault(SiteId),
+    /// `via_name` is not a token.
+    #[error("via_name `{0}` must consist of letters, digits, `-`, `.` and `_`")]
+    BadViaName(String),
+}
+
+impl Options {
+    /// Checks the ranges. Host names are checked where they are put into the table of sites.
+    pub fn check(&self) -> Result<(), OptionsError> {
+        if self.listen.is_empty() {
+            return Err(OptionsError::NoListener);
+        }
+        let day_ms = 24 * 3600 * 1000;
+        let ranges = [
+            ("threads", self.threads as u64, 1, THREADS_MAX as u64),
+            ("header_bytes_max", self.header_bytes_max as u64, HEADER_BYTES_MIN as u64, 1 << 20),
+            ("headers_max", self.headers_max as u64, 8, 1_000),
+            ("uri_bytes_max", self.uri_bytes_max as u64, 16, 60_000),
+            ("header_timeout_ms", self.header_timeout_ms, 1, day_ms),
+            ("keep_alive_idle_ms", self.keep_alive_idle_ms, 1, day_ms),
+            ("connect_timeout_ms", self.connect_timeout_ms, 1, day_ms),
+            ("response_header_timeout_ms", self.response_header_timeout_ms, 1, day_ms),
+            ("body_idle_timeout_ms", self.body_idle_timeout_ms, 1, day_ms),
+            ("expect_wait_ms", self.expect_wait_ms, 0, day_ms),
+            ("retry_body_max_bytes", self.retry_body_max_bytes as u64, 0, 16 << 20),
+            ("retries_max", self.retries_max as u64, 0, RETRIES_MAX as u64),
+            ("upstream_idle_max", self.upstream_idle_max as u64, 0, 65_536),
+            ("upstream_idle_ms", self.upstream_idle_ms, 1, day_ms),
+            ("connections_max", self.connections_max as u64, 1, 1 << 24),
+            ("drain_max_ms", self.drain_max_ms, 0, day_ms),
+        ];
+        for (name, given, min, max) in ranges {
+            if given < min || given > max {
+                return Err(OptionsError::OutOfRange { name, given, min, max });
+            }
+        }
+        let token = |b: u8| b.is_ascii_alphanumeric() || matches!(b, b'-' | b'.' | b'_');
+        if self.via_name.is_empty() || !self.via_name.bytes().all(token) {
+            return Err(OptionsError::BadViaName(self.via_name.clone()));
+        }
+        Ok(())
+    }
+
+    pub(crate) fn header_timeout(&self) -> Duration {
+        Duration::from_millis(self.header_timeout_ms)
+    }
+
+    pub(crate) fn body_idle(&self) -> Duration {
+        Duration::from_millis(self.body_idle_timeout_ms)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_defaults_are_allowed() {
+        assert_eq!(Options::default().check(), Ok(()));
+    }
+
+    #[test]
+    fn a_bad_number_is_named() {
+        let options = Options { retries_max: 9, ..Options::default() };
+        let words = options.check().unwrap_err().to_string();
+        assert_eq!(words, "retries_max = 9 is not within 0 to 8");
+        let options = Options { via_name: "a b".to_owned(), ..Options::default() };
+        assert!(matches!(options.check(), Err(OptionsError::BadViaName(_))));
+        let options = Options { listen: Vec::new(), ..Options::default() };
+        assert_eq!(options.check(), Err(OptionsError::NoListener));
+    }
+}

@@ -1,0 +1,207 @@
+//! The life of a request: head, site, permit, attempts, response.
+
+use crate::answer::{Reason, Source};
+use crate::attempt::{Outgoing, attempt};
+use crate::core::Core;
+use crate::download::{Download, Flight, Meter};
+use crate::face::{Dispatcher, Permit, Verdict};
+use crate::forward;
+use crate::head::{Framing, Head};
+use crate::hosts::{SiteSlot, host_of};
+use crate::upload::{Upload, UploadLimits};
+use crate::upstream::Lease;
+use crate::wire::Client;
+use http::{HeaderValue, Request, Response, header};
+use hyper::body::Incoming;
+use std::convert::Infallible;
+use std::future::poll_fn;
+use std::rc::Rc;
+use std::time::Duration;
+
+/// How long a refused request's small body may still take to arrive before the connection is
+/// closed instead.
+const DRAIN_TIME: Duration = Duration::from_millis(500);
+
+/// Answers one request. It never fails: what goes wrong becomes an answer.
+pub(crate) async fn serve<D: Dispatcher>(
+    core: Rc<Core<D>>,
+    client: Rc<Client>,
+    client_value: HeaderValue,
+    request: Request<Incoming>,
+) -> Result<Response<Download<D>>, Infallible> {
+    let mut meter = Meter::new(core, client);
+    let outgoing = match accept(&mut meter, client_value, request) {
+        Ok(outgoing) => outgoing,
+        Err(Rejected { reason, body }) => {
+            let close = !http_body::Body::is_end_stream(&body);
+            return Ok(refuse(meter, reason, close));
+        }
+    };
+    match forward(&meter, &outgoing).await {
+        Ok((response, flight)) => Ok(pass(meter, response, flight)),
+        Err(reason) => {
+            let close = !drain(&outgoing).await;
+            Ok(refuse(meter, reason, close))
+        }
+    }
+}
+
+/// A request that is not forwarded.
+struct Rejected {
+    reason: Reason,
+    body: Incoming,
+}
+
+/// Checks the head and finds the site.
+fn accept<D: Dispatcher>(
+    meter: &mut Meter<D>,
+    client_value: HeaderValue,
+    request: Request<Incoming>,
+) -> Result<Outgoing, Rejected> {
+    let (parts, body) = request.into_parts();
+    let shared = &meter.core.shared;
+    let head = match Head::read(&parts, shared.options.uri_bytes_max) {
+        Ok(head) => head,
+        Err(reason) => return Err(Rejected { reason, body }),
+    };
+    let Some(slot) = site_of(&meter.core, &head) else {
+        return Err(Rejected { reason: Reason::UnknownSite, body });
+    };
+    let site = &shared.options.sites[slot.0];
+    let exact_bytes = match head.framing {
+        Framing::Length(bytes) => Some(bytes),
+        Framing::None | Framing::Chunked => None,
+    };
+    let limits = UploadLimits {
+        body_bytes_max: site.body_bytes_max,
+        keep_bytes_max: shared.options.retry_body_max_bytes,
+        idle: shared.options.body_idle(),
+        expect_wait: Duration::from_millis(shared.options.expect_wait_ms),
+    };
+    let host = head.host.clone();
+    let host = host.or_else(|| HeaderValue::from_str(&site.name).ok());
+    meter.set_slot(slot);
+    if exact_bytes.is_some_and(|bytes| bytes > limits.body_bytes_max) {
+        return Err(Rejected { reason: Reason::BodyTooLarge, body });
+    }
+    let Some(host) = host else { return Err(Rejected { reason: Reason::BadRequest, body }) };
+    let bodiless = matches!(head.framing, Framing::None | Framing::Length(0));
+    let upload = (!bodiless).then(|| Rc::new(Upload::new(body, limits, exact_bytes)));
+    Ok(Outgoing { parts, head, host, client_value, upload })
+}
+
+fn site_of<D: Dispatcher>(core: &Core<D>, head: &Head) -> Option<SiteSlot> {
+    let sites = &core.shared.sites;
+    match &head.host {
+        Some(host) => sites.find(host_of(host.as_bytes())?),
+        None => sites.default_site(),
+    }
+}
+
+/// Attempts, until one is answered or no other is allowed.
+async fn forward<D: Dispatcher>(
+    meter: &Meter<D>,
+    outgoing: &Outgoing,
+) -> Result<(Response<Incoming>, Flight<D>), Reason> {
+    let core = &*meter.core;
+    let slot = meter.slot().ok_or(Reason::UnknownSite)?;
+    let site = core.options().sites[slot.0].id;
+    let counts = core.metrics.site(Some(slot));
+    let mut failed = Vec::new();
+    loop {
+        let permit = core.dispatcher.acquire(site, &failed).await.map_err(Reason::from)?;
+        let failure = match at_server(meter, &permit, outgoing).await {
+            Ok((response, lease)) => {
+                let upload = outgoing.upload.clone();
+                return Ok((response, Flight { permit, lease, upload }));
+            }
+            Err(failure) => failure,
+        };
+        if let Some(verdict) = failure.verdict {
+            permit.report(verdict);
+        }
+        if failure.reason == Reason::ConnectFailed {
+            counts.connect_failures.add(1);
+        }
+        if failed.len() == core.options().retries_max || !outgoing.may_repeat(&failure) {
+            return Err(failure.reason);
+        }
+        counts.retries.add(1);
+        failed.push(permit.node());
+    }
+}
+
+/// One server: over a kept connection, and should that one turn out to be closed, over a new one.
+async fn at_server<D: Dispatcher>(
+    meter: &Meter<D>,
+    permit: &D::Permit,
+    outgoing: &Outgoing,
+) -> Result<(Response<Incoming>, Lease), crate::attempt::Failure> {
+    let (core, client) = (&*meter.core, &*meter.client);
+    match attempt(core, client, permit, outgoing, false).await {
+        Err(failure) if failure.stale && outgoing.may_repeat(&failure) => {
+            core.metrics.site(meter.slot()).retries.add(1);
+            attempt(core, client, permit, outgoing, true).await
+        }
+        result => result,
+    }
+}
+
+/// Hands a server's response on.
+fn pass<D: Dispatcher>(
+    mut meter: Meter<D>,
+    response: Response<Incoming>,
+    flight: Flight<D>,
+) -> Response<Download<D>> {
+    let (mut parts, incoming) = response.into_parts();
+    let status = parts.status;
+    let headers = forward::response(status, &parts.headers);
+    let Ok(headers) = headers else {
+        flight.permit.report(Verdict::Broke);
+        drop((incoming, flight));
+        return refuse(meter, Reason::BadResponse, true);
+    };
+    flight.permit.report(match status.as_u16() {
+        server_error @ 500.. => Verdict::ServerError(server_error),
+        _ => Verdict::Answered,
+    });
+    if let Some(upload) = &flight.upload {
+        upload.forget_kept();
+    }
+    meter.set_status(status);
+    parts.headers = headers;
+    parts.version = http::Version::HTTP_11;
+    Response::from_parts(parts, Download::server(incoming, flight, meter))
+}
+
+/// Reads the rest of a small request body away; whether nothing of it is left. A client that
+/// waits for a 100 must not get one with a refusal.
+async fn drain(outgoing: &Outgoing) -> bool {
+    let Some(upload) = &outgoing.upload else { return true };
+    if outgoing.head.expects_continue {
+        return upload.is_complete();
+    }
+    let drained = poll_fn(|cx| upload.poll_drain(cx));
+    tokio::time::timeout(DRAIN_TIME, drained).await.unwrap_or(false)
+}
+
+/// The edge's own answer.
+fn refuse<D: Dispatcher>(
+    mut meter: Meter<D>,
+    reason: Reason,
+    close: bool,
+) -> Response<Download<D>> {
+    let peer = meter.client.peer;
+    if reason.source() == Source::Server {
+        tracing::warn!(%peer, %reason, "a request failed");
+    } else {
+        tracing::debug!(%peer, %reason, "a request was refused");
+    }
+    meter.core.metrics.site(meter.slot()).refusals[reason.index()].add(1);
+    meter.set_status(reason.status());
+    let (mut parts, text) = reason.answer().into_parts();
+    if close {
+        parts.headers.insert(header::CONNECTION, HeaderValue::from_static("close"));
+    }
+    Response::from_parts(parts, Download::text(text, meter))
+}

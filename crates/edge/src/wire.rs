@@ -1,0 +1,354 @@
+//! The sockets under hyper: what hyper does not watch is watched here.
+//!
+//! * [`ClientWire`] knows whether its client is between requests, within a head, or waits for a
+//!   response, and closes the connection when that takes too long; after an answer that ends the
+//!   connection it reads on for a while, so that the client gets the answer instead of a reset
+//!   (RFC 9112, 9.6); after a response that broke off it resets the connection, so that a close
+//!   can never be taken for the end of a body.
+//! * [`ServerWire`] counts bytes, which tells whether a request may be sent once more.
+//!
+//! Both fail a write that makes no progress for `body_idle_timeout_ms`.
+//!
+//! Fast path: one clock read for each request, no allocation.
+
+use crate::watchdog::Watchdog;
+use std::cell::{Cell, RefCell};
+use std::io;
+use std::net::SocketAddr;
+use std::pin::Pin;
+use std::rc::Rc;
+use std::task::{Context, Poll};
+use std::time::Duration;
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, ReadBuf};
+use tokio::net::TcpStream;
+use tokio::sync::OwnedSemaphorePermit;
+use tokio::time::Instant;
+
+/// How long, and for how many bytes, a closed connection's client is still listened to. A second
+/// covers a round trip to any client; a mebibyte covers what was under way when it was refused.
+const LINGER_TIME: Duration = Duration::from_secs(1);
+const LINGER_BYTES_MAX: usize = 1 << 20;
+const LINGER_BUFFER_BYTES: usize = 4 * 1024;
+
+/// What a client gets whose head did not come in time.
+const TIMED_OUT: &[u8] =
+    b"HTTP/1.1 408 Request Timeout\r\nconnection: close\r\ncontent-length: 0\r\n\r\n";
+
+/// Where a client's connection stands.
+#[derive(Clone, Copy, Debug)]
+enum Phase {
+    /// A head is being read; it must be complete by then.
+    Head(Instant),
+    /// The first bytes of a head were read just now.
+    Begun,
+    /// A request is being served.
+    Busy,
+    /// A response was handed over to hyper just now.
+    Ended,
+    /// The next request may begin until then.
+    Idle(Instant),
+}
+
+/// What a client's socket and its requests share.
+pub(crate) struct Client {
+    pub(crate) peer: SocketAddr,
+    phase: Cell<Phase>,
+    reset: Cell<bool>,
+    header_timeout: Duration,
+    keep_alive_idle: Duration,
+    /// For the one request that the connection serves at a time.
+    pub(crate) dog: RefCell<Watchdog>,
+}
+
+impl Client {
+    pub(crate) fn new(peer: SocketAddr, header_timeout: Duration, idle: Duration) -> Self {
+        Self {
+            peer,
+            phase: Cell::new(Phase::Head(Instant::now() + header_timeout)),
+            reset: Cell::new(false),
+            header_timeout,
+            keep_alive_idle: idle,
+            dog: RefCell::default(),
+        }
+    }
+
+    /// A request head is complete.
+    pub(crate) fn request_begins(&self) {
+        self.phase.set(Phase::Busy);
+    }
+
+    /// The response is complete, or given up.
+    pub(crate) fn request_ends(&self) {
+        self.phase.set(Phase::Ended);
+    }
+
+    /// A response broke off: the connection must not end as if it were complete.
+    pub(crate) fn break_off(&self) {
+        self.reset.set(true);
+    }
+
+    fn deadline(&self) -> Option<Instant> {
+        let phase = match self.phase.get() {
+            Phase::Busy => return None,
+            Phase::Begun => Phase::Head(Instant::now() + self.header_timeout),
+            Phase::Ended => Phase::Idle(Instant::now() + self.keep_alive_idle),
+            waiting => waiting,
+        };
+        self.phase.set(phase);
+        match phase {
+            Phase::Head(until) | Phase::Idle(until) => Some(until),
+            _ => None,
+        }
+    }
+}
+
+/// Fails a write that makes no progress.
+struct Stall {
+    limit: Duration,
+    since: Option<Instant>,
+    dog: Watchdog,
+}
+
+impl Stall {
+    fn new(limit: Duration) -> Self {
+        Self { limit, since: None, dog: Watchdog::default() }
+    }
+
+    fn check(
+        &mut self,
+        cx: &mut Context<'_>,
+        written: Poll<io::Result<usize>>,
+    ) -> Poll<io::Result<usize>> {
+        if written.is_ready() {
+            self.since = None;
+            return written;
+        }
+        let since = *self.since.get_or_insert_with(Instant::now);
+        self.dog
+            .poll_until(cx, since + self.limit)
+            .map(|()| Err(io::Error::new(io::ErrorKind::TimedOut, "the peer stopped reading")))
+    }
+}
+
+/// A client's socket.
+pub(crate) struct ClientWire {
+    /// Taken only by `drop`.
+    stream: Option<TcpStream>,
+    client: Rc<Client>,
+    dog: Watchdog,
+    stall: Stall,
+    /// The client has closed, or the socket failed: nobody is there to linger for.
+    gone: bool,
+    /// The connection's share of `connections_max`.
+    share: Option<OwnedSemaphorePermit>,
+}
+
+impl ClientWire {
+    pub(crate) fn new(
+        stream: TcpStream,
+        client: Rc<Client>,
+        write_idle: Duration,
+        share: OwnedSemaphorePermit,
+    ) -> Self {
+        let stall = Stall::new(write_idle);
+        let (dog, share) = (Watchdog::default(), Some(share));
+        Self { stream: Some(stream), client, dog, stall, gone: false, share }
+    }
+
+    fn time_out(&mut self) -> io::Error {
+        // hyper has nothing to write while it reads a head. A full socket loses only the courtesy.
+        if let (Phase::Head(_), Some(stream)) = (self.client.phase.get(), &self.stream) {
+            let _ = stream.try_write(TIMED_OUT);
+        }
+        io::Error::new(io::ErrorKind::TimedOut, "no request in time")
+    }
+}
+
+/// The stream is taken out only by `drop`.
+const TAKEN: &str = "the stream is there until the wire is dropped";
+
+impl AsyncRead for ClientWire {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        let this = &mut *self;
+        let before = buffer.filled().len();
+        let stream = Pin::new(this.stream.as_mut().expect(TAKEN));
+        match stream.poll_read(cx, buffer) {
+            Poll::Ready(Ok(())) if buffer.filled().len() > before => {
+                if let Phase::Ended | Phase::Idle(_) = this.client.phase.get() {
+                    this.client.phase.set(Phase::Begun);
+                }
+                Poll::Ready(Ok(()))
+            }
+            Poll::Ready(result) => {
+                this.gone = true;
+                Poll::Ready(result)
+            }
+            Poll::Pending => {
+                let Some(deadline) = this.client.deadline() else { return Poll::Pending };
+                this.dog.poll_until(cx, deadline).map(|()| Err(this.time_out()))
+            }
+        }
+    }
+}
+
+impl ClientWire {
+    fn wrote(
+        &mut self,
+        cx: &mut Context<'_>,
+        written: Poll<io::Result<usize>>,
+    ) -> Poll<io::Result<usize>> {
+        // The end of a long response may still be on its way: the idle time starts after it.
+        if let Phase::Idle(_) = self.client.phase.get() {
+            self.client.phase.set(Phase::Ended);
+        }
+        let written = self.stall.check(cx, written);
+        self.gone |= matches!(written, Poll::Ready(Err(_)));
+        written
+    }
+}
+
+impl AsyncWrite for ClientWire {
+    fn poll_write(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        let written = Pin::new(self.stream.as_mut().expect(TAKEN)).poll_write(cx, bytes);
+        self.wrote(cx, written)
+    }
+
+    fn poll_write_vectored(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        bytes: &[io::IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        let written = Pin::new(self.stream.as_mut().expect(TAKEN)).poll_write_vectored(cx, bytes);
+        self.wrote(cx, written)
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        true
+    }
+
+    fn poll_flush(self: Pin<&mut Self>, _cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(self.stream.as_mut().expect(TAKEN)).poll_shutdown(cx)
+    }
+}
+
+impl Drop for ClientWire {
+    fn drop(&mut self) {
+        let Some(stream) = self.stream.take() else { return };
+        if self.client.reset.get() {
+            // Without it a close-delimited body would look complete. It fails only where the
+            // socket is gone anyway.
+            let _ = socket2::SockRef::from(&stream).set_linger(Some(Duration::ZERO));
+        } else if !self.gone
+            && let Some(share) = self.share.take()
+            && tokio::runtime::Handle::try_current().is_ok()
+        {
+            tokio::task::spawn_local(linger(stream, share));
+        }
+    }
+}
+
+/// Says that no more will come, then reads what the client still sends.
+async fn linger(mut stream: TcpStream, share: OwnedSemaphorePermit) {
+    let _ = stream.shutdown().await;
+    let reading = async {
+        let mut buffer = [0_u8; LINGER_BUFFER_BYTES];
+        let mut total = 0;
+        while total < LINGER_BYTES_MAX {
+            match stream.read(&mut buffer).await {
+                Ok(0) | Err(_) => break,
+                Ok(count) => total += count,
+            }
+        }
+    };
+    let _ = tokio::time::timeout(LINGER_TIME, reading).await;
+    drop(share);
+}
+
+/// Bytes that went over a connection to a server.
+#[derive(Debug, Default)]
+pub(crate) struct Traffic {
+    pub(crate) read_bytes: Cell<u64>,
+    pub(crate) written_bytes: Cell<u64>,
+}
+
+/// A server's socket.
+pub(crate) struct ServerWire {
+    stream: TcpStream,
+    traffic: Rc<Traffic>,
+    stall: Stall,
+}
+
+impl ServerWire {
+    pub(crate) fn new(stream: TcpStream, traffic: Rc<Traffic>, write_idle: Duration) -> Self {
+        Self { stream, traffic, stall: Stall::new(write_idle) }
+    }
+
+    fn wrote(
+        &mut self,
+        cx: &mut Context<'_>,
+        written: Poll<io::Result<usize>>,
+    ) -> Poll<io::Result<usize>> {
+        if let Poll::Ready(Ok(count)) = written {
+            self.traffic.written_bytes.update(|sum| sum + count as u64);
+        }
+        self.stall.check(cx, written)
+    }
+}
+
+impl AsyncRead for ServerWire {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        let before = buffer.filled().len();
+        let read = Pin::new(&mut self.stream).poll_read(cx, buffer);
+        let count = buffer.filled().len() - before;
+        self.traffic.read_bytes.update(|sum| sum + count as u64);
+        read
+    }
+}
+
+impl AsyncWrite for ServerWire {
+    fn poll_write(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        let written = Pin::new(&mut self.stream).poll_write(cx, bytes);
+        self.wrote(cx, written)
+    }
+
+    fn poll_write_vectored(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        bytes: &[io::IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        let written = Pin::new(&mut self.stream).poll_write_vectored(cx, bytes);
+        self.wrote(cx, written)
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        true
+    }
+
+    fn poll_flush(self: Pin<&mut Self>, _cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_shutdown(cx)
+    }
+}

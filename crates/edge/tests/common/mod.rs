@@ -1,0 +1,43 @@
+//! Stand-ins for the tests: a dispatcher over fixed servers, an origin that tells what it saw,
+//! and clients on raw sockets.
+
+#![allow(dead_code, unreachable_pub, missing_docs)]
+
+pub mod client;
+pub mod dispatcher;
+pub mod origin;
+
+use dispatcher::Fixed;
+use edge::{Edge, Options, SiteOptions};
+use pool_model::SiteId;
+use std::net::SocketAddr;
+use std::time::{Duration, Instant};
+
+/// Longer than anything takes on a busy machine; a hang fails the test by it.
+pub const PATIENCE: Duration = Duration::from_secs(20);
+
+pub fn site() -> SiteId {
+    SiteId::MIN
+}
+
+/// Options with one site, `a.example`.
+pub fn options() -> Options {
+    let sites = vec![SiteOptions::new(site(), "one", &["a.example"])];
+    Options { sites, ..Options::default() }
+}
+
+/// An edge of one site before these servers, each with room for 64 requests.
+pub fn edge(options: Options, servers: &[SocketAddr]) -> (Edge, Fixed) {
+    let fixed = Fixed::new(servers, 64);
+    let edge = Edge::start(options, &fixed).unwrap();
+    (edge, fixed)
+}
+
+/// Waits for something that must become true.
+pub fn eventually(what: &str, mut check: impl FnMut() -> bool) {
+    let start = Instant::now();
+    while !check() {
+        assert!(start.elapsed() < PATIENCE, "still not: {what}");
+        std::thread::sleep(Duration::from_millis(2));
+    }
+}
