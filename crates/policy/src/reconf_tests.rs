@@ -1,3 +1,5 @@
+//! Rules one by one, and against a naive twin.
+
 use super::*;
 use pool_model::{Guarantee, NodeId};
 use proptest::prelude::*;

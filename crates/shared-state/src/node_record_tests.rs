@@ -1,3 +1,5 @@
+//! The node record: header, neighbours, noise.
+
 use super::*;
 use crate::LAYOUT_VERSION;
 use crate::words::Epoch;
@@ -112,7 +114,10 @@ fn neighbours_do_not_overlap() {
 
 proptest! {
     #[test]
-    fn noise_in_a_region_never_panics(noise in proptest::collection::vec(any::<u64>(), 64), number in 1u16..=1_023) {
+    fn noise_in_a_region_never_panics(
+        noise in proptest::collection::vec(any::<u64>(), 64),
+        number in 1u16..=1_023,
+    ) {
         let record = record();
         let words = record.region().words();
         for (index, word) in words.iter().enumerate().skip(usize::from(number) % 5) {

@@ -1,3 +1,5 @@
+//! The site record: header, neighbours, noise.
+
 use super::*;
 use proptest::prelude::*;
 use remote_memory::shm::OwnedRegion;
@@ -98,7 +100,10 @@ fn a_header_with_too_many_sites_is_refused() {
 
 proptest! {
     #[test]
-    fn noise_in_a_region_never_panics(noise in proptest::collection::vec(any::<u64>(), 64), skip in 0usize..6) {
+    fn noise_in_a_region_never_panics(
+        noise in proptest::collection::vec(any::<u64>(), 64),
+        skip in 0usize..6,
+    ) {
         let record = record(3);
         for (index, word) in record.region().words().iter().enumerate().skip(skip) {
             word.store(noise[index % 64].rotate_left(index as u32), Ordering::Relaxed);

@@ -1,3 +1,5 @@
+//! Limits over two edges, moves in between, and a naive twin.
+
 use super::*;
 use crate::words::Epoch;
 use crate::{NODE_REGION_BYTES, NodeHeader};

@@ -1,3 +1,5 @@
+//! Packing there and back, noise, and the layout itself.
+
 use super::*;
 use proptest::prelude::*;
 
@@ -43,7 +45,11 @@ proptest! {
     }
 
     #[test]
-    fn counts_survive_memory(version in 0u32..1 << 30, in_flight in 0u32..1 << 24, site in any_site()) {
+    fn counts_survive_memory(
+        version in 0u32..1 << 30,
+        in_flight in 0u32..1 << 24,
+        site in any_site(),
+    ) {
         let current = Current { version, in_flight };
         prop_assert_eq!(Current::unpack(current.pack()), current);
         let earlier = Earlier { site, in_flight };

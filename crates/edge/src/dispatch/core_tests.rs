@@ -1,3 +1,5 @@
+//! The core over real shared memory, with one edge and with two.
+
 use super::*;
 use proptest::prelude::*;
 use remote_memory::shm::OwnedRegion;

@@ -1,3 +1,5 @@
+//! Waiting, waking and fairness, on real runtimes.
+
 use super::super::core::SiteRules;
 use super::super::health::HealthOptions;
 use super::*;
