@@ -131,6 +131,25 @@ fn a_refused_operation_flushes_the_rest_and_breaks_the_connection() {
 }
 
 #[test]
+fn behind_a_refusal_the_owner_performs_nothing_more() {
+    let mut landed = 0;
+    for seed in 0..200 {
+        let network = Network::new(seed, Faults::none());
+        let region = one_region(&network);
+        let forged = RegionDescriptor { length_bytes: 4096, ..region.clone() };
+        let mut peer = network.connect(capabilities(Atomics::AgreeWithOwner));
+        peer.open(&forged).unwrap();
+        // The second may overtake the first, or be behind it at an owner that has hung up.
+        peer.submit(region.key, vec![write(1024, 1)], DEADLINE).unwrap();
+        peer.submit(region.key, vec![add(0, 1)], DEADLINE).unwrap();
+        network.settle();
+        assert_eq!(peer.poll(&mut Vec::new()), 2);
+        landed += network.owner(region.key).read(0).unwrap();
+    }
+    assert!((20..180).contains(&landed), "the second landed in {landed} of 200 runs");
+}
+
+#[test]
 fn a_descriptor_that_lies_about_its_length_is_caught_by_the_owner() {
     let network = Network::new(5, Faults::none());
     let region = one_region(&network);

@@ -87,6 +87,10 @@ pub fn attach(path: impl AsRef<Path>, deadline: Duration) -> Result<Attachment, 
         return Err(ShmError::OtherUser { path: path.to_owned(), uid });
     }
     let (frame, file) = handshake.receive(&socket)?;
+    if frame.is_empty() {
+        // The owner ended between accepting and answering.
+        return Err(ShmError::no_owner(path));
+    }
     let announcement = frame::decode(&frame)
         .map_err(|source| ShmError::Frame { path: path.to_owned(), source })?;
     let descriptor =

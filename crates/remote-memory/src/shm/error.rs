@@ -64,7 +64,7 @@ pub enum ShmError {
         path: PathBuf,
     },
     /// The socket's directory must be ours alone.
-    #[error("{}: mode {mode:04o}, owner {uid}: must be a directory of mode 0700 of ours", path.display())]
+    #[error("{}: mode {mode:04o}, user {uid}: must be our directory, mode 0700", path.display())]
     DirectoryNotPrivate {
         /// The directory.
         path: PathBuf,

@@ -13,7 +13,7 @@ use std::time::Duration;
 
 use rustix::event::{EventfdFlags, PollFd, PollFlags};
 use rustix::io::Errno;
-use rustix::net::{SendAncillaryBuffer, SendAncillaryMessage, SendFlags, SocketFlags};
+use rustix::net::{SendAncillaryBuffer, SendAncillaryMessage, SendFlags, Shutdown, SocketFlags};
 
 use super::error::ShmError;
 use super::owned::OwnedRegion;
@@ -115,12 +115,20 @@ impl Serving {
                 }
             };
             if ready.stop {
-                return;
+                return self.hang_up();
             }
             // A peer has nothing to say: bytes or an end both end its connection.
             let mut gone = ready.peers.into_iter();
             self.peers.retain(|_| !gone.next().unwrap_or(false));
             self.accept_paused = ready.listener && !self.accept();
+        }
+    }
+
+    /// Ends all connections, also where a process that is just being started holds a copy.
+    fn hang_up(&self) {
+        for socket in self.peers.iter().chain([&self.listener.socket]) {
+            // The other end may be gone already.
+            let _ = rustix::net::shutdown(socket, Shutdown::Both);
         }
     }
 

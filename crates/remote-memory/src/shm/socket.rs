@@ -16,9 +16,9 @@ use super::error::ShmError;
 /// do not start within one of its turns.
 const LISTEN_BACKLOG: i32 = 64;
 /// How often the directory's lock is tried, and the pause between: another owner holds it for
-/// microseconds while it binds. 100 x 10 ms outlast a machine under load.
-const LOCK_ATTEMPTS_MAX: u32 = 100;
-const LOCK_PAUSE: Duration = Duration::from_millis(10);
+/// microseconds while it binds. 1,000 x 1 ms outlast a machine under load.
+const LOCK_ATTEMPTS_MAX: u32 = 1000;
+const LOCK_PAUSE: Duration = Duration::from_millis(1);
 
 /// A listening socket at a path, unlinked on drop if it is still ours.
 pub(super) struct Listener {

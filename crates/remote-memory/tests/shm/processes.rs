@@ -3,7 +3,7 @@
 //! A child is this test program again, told its part by the environment ([`child_part`]). It
 //! ends when its standard input does, so none outlives the test.
 
-use std::io::{BufRead, BufReader, Read};
+use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
@@ -105,7 +105,8 @@ fn child_part() {
         std::process::exit(1);
     });
     match part.as_str() {
-        "owner" => own(&socket),
+        "owner" => own(&socket, false),
+        "owner with a program" => own(&socket, true),
         "contender" => contend(&socket),
         "sleeper" => sleep(&socket),
         "stranger" => {
@@ -119,9 +120,16 @@ fn child_part() {
     }
 }
 
-fn own(socket: &Path) {
+fn own(socket: &Path, with_program: bool) {
     let region = Arc::new(OwnedRegion::create("child", 64).unwrap());
     let _server = RegionServer::bind(socket, Arc::clone(&region)).unwrap();
+    if with_program {
+        // A peer is connected while the program starts, so that it could inherit its socket.
+        let _attachment = attach(socket, DEADLINE).unwrap();
+        let mut program = Command::new("cat").stdout(Stdio::null()).spawn().unwrap();
+        // Not waited for below: this process is killed, and the program outlives it.
+        std::thread::spawn(move || program.wait());
+    }
     println!("ready");
     // Ends with the process.
     loop {
@@ -207,10 +215,10 @@ fn a_killed_owner_is_seen_and_its_region_stays_readable() {
     let attachment = attach(&socket, DEADLINE).unwrap();
     let region = attachment.region();
     assert!(attachment.owner_alive());
+    eventually("the owner counts", || region.read(COUNT).unwrap() > 0);
     owner.kill();
     eventually("the end is seen", || !attachment.owner_alive());
     let count = region.read(COUNT).unwrap();
-    assert!(count > 0);
     assert_eq!(region.compare_and_swap(COUNT, count, 0), Ok(count));
     assert!(matches!(attach(&socket, DEADLINE).err(), Some(ShmError::NoOwner { .. })));
 
@@ -255,18 +263,16 @@ fn a_wake_reaches_a_sleeper_in_another_process() {
 }
 
 #[test]
-fn a_child_that_the_owner_starts_does_not_keep_its_connections() {
+fn a_program_that_the_owner_started_does_not_keep_its_connections() {
     let directory = private_directory();
     let socket = directory.path().join("owner.sock");
-    let region = Arc::new(OwnedRegion::create("parent", 64).unwrap());
-    let server = RegionServer::bind(&socket, region).unwrap();
+    let mut owner = Part::start("owner with a program", &socket);
     let attachment = attach(&socket, DEADLINE).unwrap();
-    let mut child =
-        Command::new("cat").stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
-    drop(server);
-    assert!(!attachment.owner_alive(), "a started program holds the owner's socket");
-    drop(child.stdin.take());
-    let mut rest = String::new();
-    BufReader::new(child.stdout.take().unwrap()).read_line(&mut rest).unwrap();
-    child.wait().unwrap();
+    assert!(attachment.owner_alive());
+    owner.kill();
+    // The program lives on; it reads the standard input that this test holds open.
+    eventually("the end is seen", || !attachment.owner_alive());
+    eventually("nobody listens", || {
+        matches!(attach(&socket, Duration::from_secs(1)).err(), Some(ShmError::NoOwner { .. }))
+    });
 }

@@ -75,9 +75,9 @@ fn a_frame_cut_short_is_named_so() {
         let ShmError::Frame { source, .. } = &error else { panic!("{error}") };
         assert_eq!(*source, FrameError::Truncated { found_bytes: length });
     }
+    // Without a single byte there is no frame to speak of: the owner has just ended.
     let error = error_from(drop);
-    let ShmError::Frame { source, .. } = &error else { panic!("{error}") };
-    assert_eq!(*source, FrameError::Truncated { found_bytes: 0 });
+    assert!(matches!(error, ShmError::NoOwner { .. }), "{error}");
 }
 
 #[test]

@@ -4,7 +4,7 @@ use std::io::{Read, Write};
 use std::os::unix::fs::{PermissionsExt, symlink};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::Path;
-use std::sync::Arc;
+use std::sync::{Arc, Barrier};
 use std::time::Duration;
 
 use remote_memory::Mapped;
@@ -100,11 +100,13 @@ fn a_live_socket_is_refused_and_a_dead_one_replaced() {
 fn owners_that_start_at_once_leave_one_server() {
     let directory = private_directory();
     let path = directory.path().join("node.sock");
-    for _ in 0..20 {
+    for _ in 0..100 {
         drop(UnixListener::bind(&path).unwrap());
+        let together = Barrier::new(4);
         let servers: Vec<_> = std::thread::scope(|scope| {
             let start = || {
                 let region = Arc::new(OwnedRegion::create("racer", 64).unwrap());
+                together.wait();
                 RegionServer::bind(&path, region)
             };
             let racers: Vec<_> = (0..4).map(|_| scope.spawn(start)).collect();
