@@ -15,6 +15,7 @@ mod record;
 mod reply;
 mod schedule;
 mod server;
+mod thread;
 mod usage;
 
 pub use control::{ControlError, fetch_record, post_reset};

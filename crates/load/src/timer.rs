@@ -218,16 +218,18 @@ mod tests {
             let timer = PreciseTimer::new().expect("a kernel timer");
             timer.sleep_until(now_ns()).await;
             let woken = Rc::new(Cell::new(false));
+            let deadline = now_ns() + 50_000_000;
             let dropped = {
                 let (timer, woken) = (timer.clone(), Rc::clone(&woken));
                 tokio::task::spawn_local(async move {
-                    timer.sleep_until(now_ns() + 3_000_000).await;
+                    timer.sleep_until(deadline).await;
                     woken.set(true);
                 })
             };
-            timer.sleep_until(now_ns() + 1_000_000).await;
+            // One turn for the task to fall asleep.
+            tokio::task::yield_now().await;
             dropped.abort();
-            timer.sleep_until(now_ns() + 6_000_000).await;
+            timer.sleep_until(deadline + 1_000_000).await;
             assert!(!woken.get(), "the aborted task did not go on");
         });
     }

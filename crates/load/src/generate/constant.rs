@@ -25,8 +25,12 @@ pub const LATE_US: u64 = 1_000;
 /// a latency of 25 ms.
 pub const OUTSTANDING_MAX: usize = 256;
 
-/// How often the pacer looks while all clients are in use, and for a stop that was asked for.
+/// How often the pacer looks for a stop that was asked for.
 const LOOK_NS: u64 = 10_000_000;
+
+/// How often it looks while all clients are in use. They take what is due themselves; this bounds
+/// how late the first request leaves once they have caught up.
+const SATURATED_LOOK_NS: u64 = 1_000_000;
 
 /// Shape of an open loop.
 #[derive(Clone, Debug)]
@@ -99,9 +103,7 @@ impl OpenRun {
         }
         let now = now_ns();
         let set_ns = self.set_ns(self.next.get());
-        let look_ns = now + LOOK_NS;
-        // A due request that no client could take is taken by the first that gets free.
-        let until = if set_ns > now { set_ns.min(look_ns) } else { look_ns };
+        let until = if set_ns > now { set_ns.min(now + LOOK_NS) } else { now + SATURATED_LOOK_NS };
         self.timer.sleep_until(until).await;
         true
     }

@@ -57,7 +57,7 @@ pub type ProgressFn = Box<dyn FnMut(&Progress<'_>)>;
 /// Makes load. Its calls block until the run is over; call them from a thread that is not inside
 /// an async runtime. Connections stay open from one run to the next.
 pub struct Generator {
-    // Dropped after the engine, whose connections live in it.
+    // Dropped first: its connections live in the runtime.
     engine: Engine,
     runtime: LocalRuntime,
 }

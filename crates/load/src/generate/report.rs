@@ -11,7 +11,9 @@ use crate::stats::{Latency, WindowCounts};
 pub enum Failure {
     /// No connection could be made, at any edge.
     Connect,
-    /// The connection broke before the response's head was complete.
+    /// The connection broke after the request, or a part of it, was sent and before the response's
+    /// head was complete. Also on a kept connection: a browser would send the request once more,
+    /// but that would hide what a test must see.
     Transport,
     /// The connection broke within the response's body.
     Body,

@@ -24,7 +24,6 @@ use tokio::task::JoinSet;
 
 use super::node::StubNode;
 use super::record::StubRecord;
-use super::server::record;
 use crate::clock::ThreadTask;
 
 /// Time that a stub gets for an answer; it answers within a millisecond unless overloaded.
@@ -107,7 +106,7 @@ fn stats(query: Option<&str>, nodes: &[Arc<StubNode>], task: ThreadTask) -> Resp
     let Some(since) = since else {
         return plain(StatusCode::BAD_REQUEST, "since must be the number of a window\n");
     };
-    match serde_json::to_vec(&record(nodes, task, since)) {
+    match serde_json::to_vec(&StubRecord::of(nodes, task, since)) {
         Ok(json) => {
             let mut response = Response::new(Full::from(json));
             let json = http::HeaderValue::from_static("application/json");

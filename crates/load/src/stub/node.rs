@@ -3,10 +3,10 @@
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use super::record::{NodeRecord, SiteRecord};
+use super::record::{NodeRecord, SiteRecord, StubRecord};
 use super::schedule::{Schedule, WORKERS_MAX};
 use super::usage::Usage;
-use crate::clock::{WINDOW_NS, duration_ns, now_ns, window_of};
+use crate::clock::{ThreadTask, WINDOW_NS, duration_ns, now_ns, window_of};
 
 /// What a stand-in node can do.
 #[derive(Clone, Debug)]
@@ -249,6 +249,19 @@ impl StubNode {
     // stay usable even then.
     fn core(&self) -> MutexGuard<'_, Core> {
         self.core.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl StubRecord {
+    /// Records of `nodes` and of the thread that serves them.
+    pub(super) fn of(nodes: &[Arc<StubNode>], task: ThreadTask, since_window: u64) -> Self {
+        let time = task.time();
+        Self {
+            window_ns: WINDOW_NS,
+            cpu_ns: time.run_ns,
+            cpu_wait_ns: time.wait_ns,
+            nodes: nodes.iter().map(|node| node.record_since(since_window)).collect(),
+        }
     }
 }
 

@@ -1,40 +1,24 @@
-//! The shell around the stub's core: sockets, one thread, start and stop.
+//! A running stub as its owner sees it: start, change, read, stop.
 
 use std::io;
 use std::net::{SocketAddr, TcpListener as StdListener};
-use std::rc::Rc;
 use std::sync::mpsc::{SyncSender, sync_channel};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use bytes::Bytes;
 use http::HeaderValue;
-use hyper::server::conn::http1;
-use hyper::service::service_fn;
-use hyper_util::rt::TokioIo;
 use thiserror::Error;
-use tokio::net::{TcpListener, TcpStream};
-use tokio::runtime::{Builder, LocalOptions, LocalRuntime};
 use tokio::sync::mpsc;
-use tokio::task::{AbortHandle, JoinSet};
 
-use super::control;
 use super::node::{NodeOptions, StubNode};
 use super::record::StubRecord;
-use super::reply::{Service, answer};
-use crate::clock::{ThreadTask, WINDOW_NS};
-use crate::timer::PreciseTimer;
+use super::thread::{Command, Server, run};
+use crate::clock::ThreadTask;
 
 /// Connections waiting to be accepted: above the connections that a burst over several edges
 /// opens at once, since a full list costs the client a second.
 const BACKLOG: i32 = 1_024;
-
-/// Open connections of one listener; more are closed at once. Far above what an edge's pools hold.
-const CONNECTIONS_MAX: usize = 4_096;
-
-/// Pause after a failed accept (no file descriptors left), so that it does not spin.
-const ACCEPT_PAUSE: Duration = Duration::from_millis(10);
 
 /// Commands on their way to the thread; callers wait for each, so a few suffice.
 const COMMANDS_MAX: usize = 16;
@@ -138,21 +122,6 @@ pub struct StubServer {
     thread: Option<JoinHandle<()>>,
 }
 
-enum Command {
-    Listen(Server),
-    Kill { node: String, site: String },
-    Stop,
-}
-
-/// A listener on its way to the thread.
-struct Server {
-    info: ListenerInfo,
-    listener: StdListener,
-    node: Arc<StubNode>,
-    node_name: HeaderValue,
-    site_name: HeaderValue,
-}
-
 impl StubServer {
     /// Opens all listeners and starts the thread; returns when it is ready to accept.
     ///
@@ -215,7 +184,7 @@ impl StubServer {
     /// Records of all nodes, with the finished windows from number `since_window` on.
     #[must_use]
     pub fn record_since(&self, since_window: u64) -> StubRecord {
-        record(&self.nodes, self.task, since_window)
+        StubRecord::of(&self.nodes, self.task, since_window)
     }
 
     /// Forgets counters, peaks and windows of all nodes.
@@ -310,143 +279,4 @@ fn listen(address: SocketAddr) -> Result<StdListener, StubError> {
         Ok(listener)
     };
     open().map_err(|cause| StubError::Listen { address, cause })
-}
-
-pub(super) fn record(nodes: &[Arc<StubNode>], task: ThreadTask, since: u64) -> StubRecord {
-    let time = task.time();
-    StubRecord {
-        window_ns: WINDOW_NS,
-        cpu_ns: time.run_ns,
-        cpu_wait_ns: time.wait_ns,
-        nodes: nodes.iter().map(|node| node.record_since(since)).collect(),
-    }
-}
-
-type Inbox = mpsc::Receiver<(Command, SyncSender<bool>)>;
-
-/// The thread's main function.
-fn run(
-    servers: Vec<Server>,
-    control: Option<StdListener>,
-    nodes: Vec<Arc<StubNode>>,
-    inbox: Inbox,
-    ready: &SyncSender<io::Result<ThreadTask>>,
-) {
-    let runtime = match runtime() {
-        Ok(runtime) => runtime,
-        Err(cause) => {
-            let _ = ready.send(Err(cause));
-            return;
-        }
-    };
-    runtime.block_on(async move {
-        let task = ThreadTask::current();
-        match Thread::start(servers, control, nodes, task) {
-            Ok(thread) => {
-                let _ = ready.send(Ok(task));
-                thread.obey(inbox).await;
-            }
-            Err(cause) => {
-                let _ = ready.send(Err(cause));
-            }
-        }
-    });
-}
-
-fn runtime() -> io::Result<LocalRuntime> {
-    Builder::new_current_thread().enable_all().build_local(LocalOptions::default())
-}
-
-/// The open listeners, inside the thread.
-struct Thread {
-    timer: PreciseTimer,
-    open: Vec<(ListenerInfo, AbortHandle)>,
-    tasks: JoinSet<()>,
-}
-
-impl Thread {
-    fn start(
-        servers: Vec<Server>,
-        control: Option<StdListener>,
-        nodes: Vec<Arc<StubNode>>,
-        task: ThreadTask,
-    ) -> io::Result<Self> {
-        let mut thread =
-            Self { timer: PreciseTimer::new()?, open: Vec::new(), tasks: JoinSet::new() };
-        for server in servers {
-            thread.add(server)?;
-        }
-        if let Some(listener) = control {
-            let listener = TcpListener::from_std(listener)?;
-            thread.tasks.spawn_local(control::serve(listener, nodes.into(), task));
-        }
-        Ok(thread)
-    }
-
-    fn add(&mut self, server: Server) -> io::Result<()> {
-        let listener = TcpListener::from_std(server.listener)?;
-        let service = Rc::new(Service {
-            place: server.node.site_place(&server.info.site),
-            body: Bytes::from(vec![b'x'; server.node.options().body_bytes]),
-            node: server.node,
-            timer: self.timer.clone(),
-            node_name: server.node_name,
-            site_name: server.site_name,
-        });
-        let handle = self.tasks.spawn_local(accept(listener, service));
-        self.open.push((server.info, handle));
-        Ok(())
-    }
-
-    async fn obey(mut self, mut inbox: Inbox) {
-        while let Some((command, done)) = inbox.recv().await {
-            let result = match command {
-                Command::Listen(server) => self.add(server).is_ok(),
-                Command::Kill { node, site } => self.kill(&node, &site).await,
-                Command::Stop => return,
-            };
-            let _ = done.send(result);
-        }
-    }
-
-    async fn kill(&mut self, node: &str, site: &str) -> bool {
-        let Some(place) = self.open.iter().position(|(at, _)| at.node == node && at.site == site)
-        else {
-            return false;
-        };
-        let (_, handle) = self.open.swap_remove(place);
-        handle.abort();
-        // Its sockets are closed once the task has ended.
-        while !handle.is_finished() {
-            tokio::task::yield_now().await;
-        }
-        while self.tasks.try_join_next().is_some() {}
-        true
-    }
-}
-
-/// Accepts connections; they end with this task.
-async fn accept(listener: TcpListener, service: Rc<Service>) {
-    let mut connections = JoinSet::new();
-    loop {
-        let accepted = tokio::select! {
-            accepted = listener.accept() => accepted,
-            Some(_) = connections.join_next(), if !connections.is_empty() => continue,
-        };
-        match accepted {
-            Ok((stream, _)) if connections.len() < CONNECTIONS_MAX => {
-                connections.spawn_local(serve(stream, Rc::clone(&service)));
-            }
-            Ok(_) => {}
-            Err(_) => tokio::time::sleep(ACCEPT_PAUSE).await,
-        }
-    }
-}
-
-async fn serve(stream: TcpStream, service: Rc<Service>) {
-    // Without it, small replies could wait for an acknowledgement; if it fails, they do.
-    let _ = stream.set_nodelay(true);
-    let handler = service_fn(move |request| answer(Rc::clone(&service), request));
-    // An error here is a client that went away or sent no HTTP: not the stub's concern.
-    let _ = http1::Builder::new().serve_connection(TokioIo::new(stream), handler).await;
 }
