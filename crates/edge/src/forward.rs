@@ -19,9 +19,9 @@ const ADDED_FIELDS: usize = 6;
 
 /// Fields of one connection, never of a message (RFC 9110, 7.6.1), and the framing, which is
 /// written anew. `Proxy-Authorization` is for the first proxy, which is this one.
-fn ends_here(name: &HeaderName) -> bool {
+fn ends_here(name: &str) -> bool {
     matches!(
-        name.as_str(),
+        name,
         "connection"
             | "keep-alive"
             | "proxy-connection"
@@ -38,9 +38,18 @@ fn ends_here(name: &HeaderName) -> bool {
 }
 
 /// Fields by which a client could pretend to be another one.
-fn claims_origin(name: &HeaderName) -> bool {
-    let name = name.as_str();
+fn claims_origin(name: &str) -> bool {
     name == "forwarded" || name == "x-real-ip" || name.starts_with("x-forwarded-")
+}
+
+/// Whether a client's field is not passed on.
+///
+/// Servers with CGI-like interfaces read `_` as `-`: `X_Forwarded_For` must not get past us where
+/// `X-Forwarded-For` does not.
+fn is_filtered(name: &HeaderName, rewrite: bool) -> bool {
+    let filtered = |name: &str| ends_here(name) || (rewrite && claims_origin(name));
+    let name = name.as_str();
+    filtered(name) || (name.contains('_') && filtered(&name.replace('_', "-")))
 }
 
 /// What is the same for all requests of one edge.
@@ -72,7 +81,7 @@ impl Forwarder {
         to.insert(header::HOST, host.clone());
         let rewrite = self.trust == ForwardedTrust::Rewrite;
         for (name, value) in &parts.headers {
-            if ends_here(name) || (rewrite && claims_origin(name)) || head.dropped.contains(name) {
+            if is_filtered(name, rewrite) || head.dropped.contains(name) {
                 continue;
             }
             to.append(name.clone(), value.clone());
@@ -125,7 +134,7 @@ pub(crate) fn response(status: StatusCode, from: &HeaderMap) -> Result<HeaderMap
     let mut to = HeaderMap::with_capacity(from.len() + 1);
     for (name, value) in from {
         let named = dropped.contains(name) && !is_protected(name.as_str());
-        if !named && !ends_here(name) {
+        if !named && !ends_here(name.as_str()) {
             to.append(name.clone(), value.clone());
         }
     }
@@ -164,6 +173,9 @@ mod tests {
             .header("x-forwarded-port", "443")
             .header("forwarded", "for=10.0.0.1")
             .header("x-real-ip", "10.0.0.1")
+            .header("x_forwarded_for", "10.0.0.1")
+            .header("transfer_encoding", "chunked")
+            .header("x_other", "kept")
     }
 
     fn all<'a>(headers: &'a HeaderMap, name: &str) -> Vec<&'a str> {
@@ -176,7 +188,10 @@ mod tests {
         assert_eq!(all(&to, "x-forwarded-for"), ["192.0.2.7"]);
         assert_eq!(all(&to, "x-forwarded-proto"), ["http"]);
         assert_eq!(all(&to, "x-forwarded-host"), ["a.example"]);
-        for name in ["forwarded", "x-real-ip", "x-forwarded-port"] {
+        assert!(to.contains_key("x_other"));
+        for name in
+            ["forwarded", "x-real-ip", "x-forwarded-port", "x_forwarded_for", "transfer_encoding"]
+        {
             assert!(!to.contains_key(name), "{name}");
         }
     }

@@ -10,7 +10,8 @@
 //! | lines ended by a bare LF, empty lines before the request line | CRLF, none |
 //! | equal Content-Length lines, leading zeros | one, in plain decimal |
 //! | Transfer-Encoding with Content-Length | chunked alone; hyper closes after the response |
-//! | chunk extensions, trailers | dropped |
+//! | chunk extensions | dropped |
+//! | trailers | dropped; the connection closes after the response |
 //! | absolute form | origin form, and `Host` from its authority (RFC 9112, 3.2.2) |
 //! | `Connection: name` | that field is dropped; naming one of [`PROTECTED`] is refused |
 //! | `Upgrade` | dropped |
@@ -140,7 +141,7 @@ fn target(
     let Some(target) = uri.path_and_query() else { return Err(Reason::BadRequest) };
     let authority = match (uri.scheme_str(), uri.authority()) {
         (None, None) => None,
-        (Some(scheme), Some(authority)) if matches!(scheme, "http" | "https") => Some(authority),
+        (Some("http" | "https"), Some(authority)) => Some(authority),
         _ => return Err(Reason::BadRequest),
     };
     let length = target.as_str().len() + authority.map_or(0, |name| name.as_str().len());
@@ -148,7 +149,9 @@ fn target(
         return Err(Reason::UriTooLong);
     }
     let star = target.path() == "*";
-    if !target.path().starts_with('/') && !(star && parts.method == Method::OPTIONS) {
+    let allowed =
+        if star { parts.method == Method::OPTIONS } else { target.path().starts_with('/') };
+    if !allowed {
         return Err(Reason::BadRequest);
     }
     if star && target.query().is_some() {

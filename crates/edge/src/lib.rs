@@ -15,8 +15,6 @@
 //! Absent by design: no remote operation on the path of a request, no lock and no box there
 //! except hyper's own; no knowledge of the pool outside the dispatcher.
 
-#![cfg_attr(test, allow(clippy::unwrap_used))]
-
 mod accept;
 mod answer;
 mod attempt;

@@ -156,7 +156,7 @@ fn pass<D: Dispatcher>(
     let (mut parts, incoming) = response.into_parts();
     let status = parts.status;
     let headers = forward::response(status, &parts.headers);
-    let Ok(headers) = headers else {
+    let Ok(mut headers) = headers else {
         flight.permit.report(Verdict::Broke);
         drop((incoming, flight));
         return refuse(meter, Reason::BadResponse, true);
@@ -167,6 +167,9 @@ fn pass<D: Dispatcher>(
     });
     if let Some(upload) = &flight.upload {
         upload.forget_kept();
+        if upload.has_trailers() {
+            headers.insert(header::CONNECTION, HeaderValue::from_static("close"));
+        }
     }
     meter.set_status(status);
     parts.headers = headers;

@@ -83,6 +83,7 @@ struct State {
     total_bytes: u64,
     /// The client has sent everything.
     complete: bool,
+    has_trailers: bool,
     fault: Option<UploadFault>,
     /// The attempt whose body may read on.
     attempt: u32,
@@ -113,6 +114,7 @@ impl Upload {
             kept_bytes: 0,
             total_bytes: 0,
             complete: false,
+            has_trailers: false,
             fault: None,
             attempt: 0,
             next: 0,
@@ -157,6 +159,11 @@ impl Upload {
 
     pub(crate) fn fault(&self) -> Option<UploadFault> {
         self.state.borrow().fault
+    }
+
+    /// Whether the connection should end with this request, see `State::end_with`.
+    pub(crate) fn has_trailers(&self) -> bool {
+        self.state.borrow().has_trailers
     }
 
     pub(crate) fn is_complete(&self) -> bool {
@@ -224,7 +231,13 @@ impl State {
             match Pin::new(&mut self.incoming).poll_frame(cx) {
                 Poll::Ready(Some(Ok(frame))) => {
                     self.waits_since = None;
-                    let Ok(data) = frame.into_data() else { continue };
+                    let data = match frame.into_data() {
+                        Ok(data) => data,
+                        Err(other) => match self.end_with(&other) {
+                            Ok(()) => continue,
+                            Err(fault) => return Poll::Ready(Some(Err(fault))),
+                        },
+                    };
                     if !data.is_empty() {
                         return Poll::Ready(Some(self.take(data)));
                     }
@@ -242,6 +255,17 @@ impl State {
                     return Poll::Ready(Some(Err(UploadFault::Stalled)));
                 }
             }
+        }
+    }
+
+    /// hyper stops reading trailers at an empty line ended by a bare LF, but skips all up to the
+    /// next real one. What it skipped may be a request to somebody else: a section without a
+    /// field is refused, and no request follows one with fields.
+    fn end_with(&mut self, frame: &Frame<Bytes>) -> Result<(), UploadFault> {
+        self.has_trailers = true;
+        match frame.trailers_ref() {
+            Some(fields) if fields.is_empty() => Err(UploadFault::Broken),
+            _ => Ok(()),
         }
     }
 

@@ -1,5 +1,7 @@
 //! The plain life of requests: bodies both ways, heads, sites, queues, drain.
 
+#![allow(clippy::unwrap_used)]
+
 mod common;
 
 use common::client::{Client, End};

@@ -1,7 +1,7 @@
 //! Stand-ins for the tests: a dispatcher over fixed servers, an origin that tells what it saw,
 //! and clients on raw sockets.
 
-#![allow(dead_code, unreachable_pub, missing_docs)]
+#![allow(dead_code, unreachable_pub)]
 
 pub mod client;
 pub mod dispatcher;
