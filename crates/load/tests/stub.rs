@@ -110,17 +110,18 @@ fn request_bodies_are_read_to_their_end() {
 #[test]
 fn one_node_serves_exactly_its_capacity() {
     let options = NodeOptions::named("n0");
-    let mut best = f64::MAX;
-    for _ in 0..8 {
-        let capacity = measure_capacity(&options, 8, Duration::from_millis(700)).expect("it runs");
+    let measure = |in_flight| {
+        let capacity =
+            measure_capacity(&options, in_flight, Duration::from_millis(700)).expect("it runs");
         // Two windows of replies may fall on either side of the measured time.
         assert!(capacity.deviation() < 0.02, "more than the capacity: {capacity:?}");
-        best = best.min(capacity.deviation().abs());
-        if best < 0.02 {
-            return;
-        }
-    }
-    panic!("not within 2 % in any of 8 tries: {best}");
+        capacity.deviation().abs()
+    };
+    // With 8 in flight the queue runs empty when the machine stalls for 2 ms, which it may in a
+    // test; with 64 it takes 30 ms.
+    println!("8 in flight: {:.2} % off", measure(8) * 100.0);
+    let best = (0..8).map(|_| measure(64)).find(|&deviation| deviation < 0.02);
+    assert!(best.is_some(), "not within 2 % in any of 8 tries");
 }
 
 #[test]
