@@ -7,7 +7,7 @@ use crate::protocol::Seen;
 use pool_model::{EdgeId, Guarantee, NodeId, NodeView, PoolView, SiteId, SiteView};
 use shared_state::lease::Watch;
 use shared_state::slot::{LiveEdges, node_load};
-use shared_state::words::{Assign, Phase, Server};
+use shared_state::words::{Assign, Server};
 use shared_state::{EDGES_MAX, NodeRecord};
 use std::time::Duration;
 
@@ -201,7 +201,7 @@ impl Pool {
             let record = memory.nodes.get(id.index()).and_then(Option::as_ref);
             let assign = self.seen.assign(id);
             let site = assign.and_then(|assign| assign.site);
-            let server = record.zip(site).map_or(Server::ABSENT, |(r, site)| r.server(site));
+            let servers = self.servers(record);
             NodeState {
                 id,
                 attached: record.is_some(),
@@ -211,12 +211,18 @@ impl Pool {
                 version: assign.map_or(0, |assign| assign.version),
                 in_flight: record.map_or(0, |record| node_load(record, track.live)),
                 max_in_flight: record.map_or(0, |record| record.header().max_in_flight),
-                server: if site.is_some() { server.phase } else { Phase::Absent },
-                restarts: server.restarts,
+                serving: track.serving,
+                restarts: servers.iter().map(|server| u32::from(server.restarts)).sum(),
+                servers: servers.iter().map(|server| server.phase).collect(),
                 machine: record.and_then(|record| record.status().ok()),
             }
         };
         ids.zip(&self.tracks).map(state).collect()
+    }
+
+    fn servers(&self, record: Option<&NodeRecord>) -> Vec<Server> {
+        let server = |site: &SiteView| record.map_or(Server::ABSENT, |r| r.server(site.id));
+        self.view.sites.iter().map(server).collect()
     }
 
     pub(super) fn edge_states(&self, memory: &Memory) -> Vec<EdgeState> {

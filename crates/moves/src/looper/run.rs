@@ -349,9 +349,11 @@ impl<H: Host + 'static> Looper<H> {
         }
         self.records_seen = records.total();
         for FirstDispatch { node, version, at } in self.host.first_dispatches() {
-            let line = self.lines.iter_mut().rev().find(|line| {
-                line.record.node == node && line.record.version == Some(version)
-            });
+            let line = self
+                .lines
+                .iter_mut()
+                .rev()
+                .find(|line| line.record.node == node && line.record.version == Some(version));
             if let Some(line) = line {
                 line.first_dispatch_ns.get_or_insert(nanos(at));
             }
@@ -361,9 +363,7 @@ impl<H: Host + 'static> Looper<H> {
     fn answer(&mut self, look_time: Duration) {
         while let Some(asked) = self.inbox.take() {
             let answer = match asked.command {
-                Command::Status { moves_from } => {
-                    Answer::Status(Box::new(self.status(moves_from)))
-                }
+                Command::Status { moves_from } => Answer::Status(Box::new(self.status(moves_from))),
                 Command::Move { node, to } => {
                     let id = self.inbox.wait(asked.answer.clone());
                     match self.core.request(nanos(look_time), id, node, to) {
@@ -408,6 +408,7 @@ impl<H: Host + 'static> Looper<H> {
             counters: self.core.counters(),
             look_cost: self.pace.cost(),
             look_every: self.pace.every(true),
+            look_every_now: self.pace.every(self.busy.load(Ordering::Relaxed)),
             stretched: self.pace.is_stretched(),
         }
     }

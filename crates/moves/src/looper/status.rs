@@ -26,7 +26,7 @@ pub struct SiteState {
 }
 
 /// One node.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct NodeState {
     /// The node.
     pub id: NodeId,
@@ -44,10 +44,12 @@ pub struct NodeState {
     pub in_flight: u32,
     /// Requests that it takes at once.
     pub max_in_flight: u32,
-    /// How its site's server is.
-    pub server: Phase,
-    /// How often that server was started again.
-    pub restarts: u16,
+    /// Whether it was seen serving its site.
+    pub serving: bool,
+    /// How its servers are, by the sites' index.
+    pub servers: Vec<Phase>,
+    /// How often these were started again, together.
+    pub restarts: u32,
     /// What its agent tells of the machine.
     pub machine: Option<AgentStatus>,
 }
@@ -102,6 +104,8 @@ pub struct LoopStatus {
     pub look_cost: Duration,
     /// The interval in force while busy.
     pub look_every: Duration,
+    /// The interval in force now.
+    pub look_every_now: Duration,
     /// Whether that is longer than the settings say.
     pub stretched: bool,
 }
