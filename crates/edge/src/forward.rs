@@ -121,6 +121,10 @@ pub(crate) fn client_value(address: IpAddr) -> HeaderValue {
 /// The fields of a server's response as the client gets them; hyper has read its framing, but
 /// says nothing of what contradicts it.
 pub(crate) fn response(status: StatusCode, from: &HeaderMap) -> Result<HeaderMap, Reason> {
+    // Nobody asked for another protocol: `Upgrade` is not forwarded.
+    if status == StatusCode::SWITCHING_PROTOCOLS {
+        return Err(Reason::BadResponse);
+    }
     let lengths = from.get_all(header::CONTENT_LENGTH).iter();
     let length = content_length(lengths).ok_or(Reason::BadResponse)?;
     let mut codings = from.get_all(header::TRANSFER_ENCODING).iter();

@@ -19,6 +19,7 @@ mod accept;
 mod answer;
 mod attempt;
 mod core;
+pub mod dispatch;
 mod download;
 mod edge;
 pub mod face;

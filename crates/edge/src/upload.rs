@@ -143,9 +143,10 @@ impl Upload {
         UploadBody::Stream { upload: Rc::clone(self), attempt: state.attempt }
     }
 
-    /// Whether all that was read of the body can be sent once more.
+    /// Whether all that was read of the body, if anything, can be sent once more.
     pub(crate) fn is_replayable(&self) -> bool {
-        self.state.borrow().kept.is_some()
+        let state = self.state.borrow();
+        state.kept.is_some() || state.total_bytes == 0
     }
 
     /// A response has begun: the body will not be sent again.

@@ -234,7 +234,14 @@ impl AsyncWrite for ClientWire {
         true
     }
 
-    fn poll_flush(self: Pin<&mut Self>, _cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        // hyper does not read again after a response if the last read found nothing: without this
+        // nobody would wake it when the idle time is over.
+        if let Phase::Ended = self.client.phase.get()
+            && let Some(deadline) = self.client.deadline()
+        {
+            let _ = self.dog.poll_until(cx, deadline);
+        }
         Poll::Ready(Ok(()))
     }
 

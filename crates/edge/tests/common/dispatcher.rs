@@ -9,6 +9,7 @@ use std::time::Duration;
 use tokio::sync::Notify;
 
 struct Server {
+    site: SiteId,
     node: NodeId,
     address: SocketAddr,
     in_flight: AtomicUsize,
@@ -40,6 +41,7 @@ impl Fixed {
         queue_timeout: Duration,
     ) -> Self {
         let server = |(number, &address)| Server {
+            site: SiteId::MIN,
             node: NodeId::new(number as u16).unwrap(),
             address,
             in_flight: AtomicUsize::new(0),
@@ -57,6 +59,23 @@ impl Fixed {
         }))
     }
 
+    /// Adds a server of another site.
+    pub fn with_site(self, site: SiteId, address: SocketAddr) -> Self {
+        let mut inner = Arc::into_inner(self.0).unwrap();
+        let node = NodeId::new(inner.servers.len() as u16).unwrap();
+        inner.servers.push(Server { site, node, address, in_flight: AtomicUsize::new(0) });
+        Self(Arc::new(inner))
+    }
+
+    /// The server that the next request tries first.
+    pub fn next_turn(&self) -> usize {
+        self.0.turn.load(Ordering::SeqCst) % self.0.servers.len()
+    }
+
+    pub fn skip_turn(&self) {
+        self.0.turn.fetch_add(1, Ordering::SeqCst);
+    }
+
     /// Requests that hold a permit.
     pub fn in_flight(&self) -> usize {
         self.0.servers.iter().map(|server| server.in_flight.load(Ordering::SeqCst)).sum()
@@ -71,10 +90,14 @@ impl Fixed {
         self.0.verdicts.lock().unwrap().clone()
     }
 
-    fn try_acquire(&self, avoid: &[NodeId]) -> Option<FixedPermit> {
+    fn try_acquire(&self, site: SiteId, avoid: &[NodeId]) -> Option<FixedPermit> {
         let count = self.0.servers.len();
         let turn = self.0.turn.fetch_add(1, Ordering::SeqCst);
-        let places = || (0..count).map(|step| (turn + step) % count);
+        let places = || {
+            (0..count)
+                .map(|step| (turn + step) % count)
+                .filter(|&at| self.0.servers[at].site == site)
+        };
         let fresh = places().filter(|&at| !avoid.contains(&self.0.servers[at].node));
         for at in fresh.chain(places()) {
             let in_flight = &self.0.servers[at].in_flight;
@@ -99,11 +122,11 @@ impl Drop for Waiting {
 impl Dispatcher for Fixed {
     type Permit = FixedPermit;
 
-    async fn acquire(&self, _site: SiteId, avoid: &[NodeId]) -> Result<FixedPermit, Refusal> {
+    async fn acquire(&self, site: SiteId, avoid: &[NodeId]) -> Result<FixedPermit, Refusal> {
         if self.0.servers.is_empty() {
             return Err(Refusal::NoServer);
         }
-        if let Some(permit) = self.try_acquire(avoid) {
+        if let Some(permit) = self.try_acquire(site, avoid) {
             return Ok(permit);
         }
         let before = self.0.waiting.fetch_add(1, Ordering::SeqCst);
@@ -114,7 +137,7 @@ impl Dispatcher for Fixed {
         let wait = async {
             loop {
                 let freed = self.0.freed.notified();
-                if let Some(permit) = self.try_acquire(avoid) {
+                if let Some(permit) = self.try_acquire(site, avoid) {
                     return permit;
                 }
                 freed.await;

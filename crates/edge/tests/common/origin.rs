@@ -1,6 +1,7 @@
 //! An origin on plain threads: each connection runs a closure, which sees raw bytes.
 
 use super::PATIENCE;
+use std::collections::HashMap;
 use std::io::{Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -65,6 +66,14 @@ impl Conn {
                 return None;
             }
         }
+    }
+
+    /// What was read beyond the last head, and what lies in the socket.
+    pub fn buffered(&mut self) -> &[u8] {
+        self.stream.set_nonblocking(true).unwrap();
+        self.fill();
+        self.stream.set_nonblocking(false).unwrap();
+        &self.buffer
     }
 
     /// At least one byte of the body, or of anything that follows; empty at the end.
@@ -165,7 +174,7 @@ pub struct Origin {
     pub address: SocketAddr,
     log: Arc<Mutex<Vec<Seen>>>,
     connections: Arc<AtomicUsize>,
-    open: Arc<Mutex<Vec<TcpStream>>>,
+    open: Arc<Mutex<HashMap<usize, TcpStream>>>,
     stop: Arc<AtomicBool>,
 }
 
@@ -192,14 +201,13 @@ impl Origin {
                 let stream = stream.unwrap();
                 stream.set_read_timeout(Some(PATIENCE)).unwrap();
                 stream.set_nodelay(true).unwrap();
-                open.lock().unwrap().push(stream.try_clone().unwrap());
                 let number = connections.fetch_add(1, Ordering::SeqCst);
-                let (log, serve) = (Arc::clone(&log), Arc::clone(&serve));
+                open.lock().unwrap().insert(number, stream.try_clone().unwrap());
+                let (log, serve, open) = (Arc::clone(&log), Arc::clone(&serve), Arc::clone(&open));
                 let conn = Conn { stream, buffer: Vec::new(), log };
                 std::thread::spawn(move || {
-                    let stream = conn.stream.try_clone().unwrap();
                     serve(conn, number);
-                    drop(stream);
+                    open.lock().unwrap().remove(&number);
                 });
             }
         });
@@ -236,7 +244,7 @@ impl Origin {
 
     /// Closes all connections, as a server that ends does.
     pub fn close_connections(&self) {
-        for stream in self.open.lock().unwrap().drain(..) {
+        for (_, stream) in self.open.lock().unwrap().drain() {
             let _ = stream.shutdown(Shutdown::Both);
         }
     }
