@@ -83,6 +83,24 @@ pub(crate) fn check(
     kind: &'static str,
     needed_words: usize,
 ) -> Result<(), LayoutError> {
+    check_kind(region, magic, kind, needed_words)?;
+    let found = region.words()[INCARNATION].load(Ordering::Relaxed);
+    let announced = region.descriptor().incarnation.0;
+    if found != announced {
+        let label = region.descriptor().label.clone();
+        return Err(LayoutError::WrongIncarnation { label, found, announced });
+    }
+    Ok(())
+}
+
+/// Checks length, magic and version only: the incarnation of an adopted region was lost with the
+/// process that announced it.
+pub(crate) fn check_kind(
+    region: &dyn Mapped,
+    magic: u64,
+    kind: &'static str,
+    needed_words: usize,
+) -> Result<(), LayoutError> {
     let words = region.words();
     let label = || region.descriptor().label.clone();
     if words.len() < needed_words {
@@ -96,11 +114,6 @@ pub(crate) fn check(
     let found = words[VERSION].load(Ordering::Relaxed);
     if found != LAYOUT_VERSION {
         return Err(LayoutError::WrongVersion { label: label(), found });
-    }
-    let found = words[INCARNATION].load(Ordering::Relaxed);
-    let announced = region.descriptor().incarnation.0;
-    if found != announced {
-        return Err(LayoutError::WrongIncarnation { label: label(), found, announced });
     }
     Ok(())
 }

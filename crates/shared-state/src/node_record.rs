@@ -131,6 +131,15 @@ impl NodeRecord {
         Ok(Self { region, header: NodeHeader { node, max_in_flight: max as u32 } })
     }
 
+    /// Gives up a region: its assignment becomes a tombstone, so that every compare-and-swap that
+    /// is still under way misses. Returns the last assignment; none if it was given up before.
+    /// Only the owner or, of an adopted region, the owner's successor calls this.
+    pub fn retire(region: &dyn Mapped) -> Result<Option<Assign>, LayoutError> {
+        header::check_kind(region, MAGIC, KIND, WORDS)?;
+        let last = region.words()[ASSIGN].swap(Assign::TOMBSTONE, Ordering::SeqCst);
+        Ok(Assign::unpack(last))
+    }
+
     /// What the agent wrote before publishing.
     #[must_use]
     pub fn header(&self) -> NodeHeader {

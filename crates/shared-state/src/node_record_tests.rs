@@ -65,6 +65,19 @@ fn a_header_out_of_range_is_refused_by_name() {
 }
 
 #[test]
+fn a_retired_region_has_no_assignment_and_only_a_record_is_retired() {
+    let record = record();
+    let last = Assign { site: Some(site(3)), stamp: Epoch::ZERO, version: 5 };
+    record.assign_word().store(last.pack(), Ordering::SeqCst);
+    // An adopted region has another incarnation than its header.
+    record.region().words()[header::INCARNATION].fetch_xor(1, Ordering::SeqCst);
+    assert_eq!(NodeRecord::retire(&**record.region()), Ok(Some(last)));
+    assert_eq!(record.assign(), None);
+    assert_eq!(NodeRecord::retire(&**record.region()), Ok(None));
+    assert!(matches!(NodeRecord::retire(&*region()), Err(LayoutError::WrongMagic { .. })));
+}
+
+#[test]
 fn a_warm_server_takes_requests_at_once_another_when_it_answers() {
     let record = record();
     let assign = Assign { site: Some(site(3)), stamp: Epoch::ZERO, version: 5 };
