@@ -1,3 +1,19 @@
-//! The library part of the `polder` command: settings, commands, control.
+//! The library part of the `polder` command.
+//!
+//! - [`cli`]: the command line; [`commands`]: what each command does.
+//! - [`settings`]: one TOML file becomes typed settings, or all that is wrong with it.
+//! - [`runtime_dir`]: the private folder of a running pool.
+//! - [`control`]: the socket that commands reach a running pool by.
+//! - [`status`]: what a pool tells of itself, as tables and JSON; [`metrics`]: the same for
+//!   Prometheus.
+//! - [`terminal`], [`logging`]: what goes to standard output and standard error.
 
+pub mod cli;
+pub mod commands;
+pub mod control;
+pub mod logging;
+pub mod metrics;
+pub mod runtime_dir;
 pub mod settings;
+pub mod status;
+pub mod terminal;

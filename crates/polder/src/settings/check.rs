@@ -1,11 +1,12 @@
 //! Checks across tables: what no table alone can tell.
 
 use super::model::{Edge, Node, PolicyName, Servers, Settings, Site};
+use super::names::NAME_MAX_BYTES;
 use super::problem::{Findings, Span, did_you_mean, one_of};
 use super::read::{Address, Draft, Marks, NodeMarks};
 use super::reader::shown;
 use pool_model::{EdgeId, NodeId, SiteId};
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::net::{SocketAddr, SocketAddrV4};
 
 /// Sites that the shared words can number.
@@ -74,9 +75,9 @@ fn times_and_loads(settings: &Settings, marks: &Marks, findings: &Findings) {
 }
 
 fn unique_names(settings: &Settings, marks: &Marks, findings: &Findings) {
-    let mut sites = HashMap::new();
+    let mut sites = HashSet::new();
     for (site, mark) in settings.sites.iter().zip(&marks.sites) {
-        if !site.name.is_empty() && sites.insert(site.name.as_str(), ()).is_some() {
+        if !site.name.is_empty() && !sites.insert(site.name.as_str()) {
             let message = format!("there are two sites `{}`", shown(&site.name));
             findings.error(&mark.name, message, "give each site its own name");
         }
@@ -111,20 +112,19 @@ fn help_with_sites(given: &str, sites: &[Site]) -> String {
 /// The nodes one by one.
 fn every_node(settings: &Settings, marks: &Marks, findings: &Findings) -> Vec<Node> {
     let mut nodes = Vec::new();
-    let mut names: HashMap<String, ()> = HashMap::new();
+    let mut names: HashSet<String> = HashSet::new();
     for (node, mark) in settings.nodes.iter().zip(&marks.nodes) {
         let servers = servers(node, mark, &settings.sites, findings);
         let count = mark.count.as_ref().map_or(1, |count| count.value);
+        let mut is_reported = false;
         for number in 1..=count {
             let name = match mark.count {
                 Some(_) => format!("{}{number}", node.name),
                 None => node.name.clone(),
             };
-            if !name.is_empty() && names.insert(name.clone(), ()).is_some() {
-                let message = format!("there are two nodes `{}`", shown(&name));
-                let help = "give each node its own name; `count` adds a number to it";
-                findings.error(&mark.name, message, help);
-                break;
+            let is_unique = name.is_empty() || names.insert(name.clone());
+            if !is_reported {
+                is_reported = report_name(node, &name, is_unique, &mark.name, findings);
             }
             // Far too many are reported by their number; there is no need to make them all.
             if nodes.len() <= NODES_MAX {
@@ -133,6 +133,19 @@ fn every_node(settings: &Settings, marks: &Marks, findings: &Findings) -> Vec<No
         }
     }
     nodes
+}
+
+/// Reports a node's name, with its number, that cannot be. Whether it did.
+fn report_name(node: &Node, name: &str, is_unique: bool, at: &Span, findings: &Findings) -> bool {
+    let grew_too_long = node.name.len() <= NAME_MAX_BYTES && name.len() > NAME_MAX_BYTES;
+    if grew_too_long {
+        let message = format!("node `{}` is longer than {NAME_MAX_BYTES} bytes", shown(name));
+        findings.error(at, message, "shorten it: `count` adds a number to it");
+    } else if !is_unique {
+        let message = format!("there are two nodes `{}`", shown(name));
+        findings.error(at, message, "give each node its own name; `count` adds a number to it");
+    }
+    grew_too_long || !is_unique
 }
 
 /// The servers of a node in the order of the sites; each site must have one.
@@ -263,11 +276,12 @@ fn addresses(settings: &Settings, marks: &Marks, findings: &Findings) {
     for address in settings.edges.iter().flat_map(|edge| &edge.listen) {
         listeners.insert(*address, "an edge listens");
     }
-    if let Some(metrics) = settings.pool.metrics.filter(|metrics| metrics.port() != 0) {
-        if listeners.insert(metrics, "metrics are served").is_some() {
-            let message = format!("an edge listens on {metrics} too");
-            findings.error(&marks.metrics, message, "take another port, or 0 for a free one");
-        }
+    let metrics = settings.pool.metrics.filter(|metrics| metrics.port() != 0);
+    if let Some(metrics) = metrics
+        && listeners.insert(metrics, "metrics are served").is_some()
+    {
+        let message = format!("an edge listens on {metrics} too");
+        findings.error(&marks.metrics, message, "take another port, or 0 for a free one");
     }
     let mut owners: HashMap<SocketAddrV4, usize> = HashMap::new();
     for (index, mark) in marks.nodes.iter().enumerate() {

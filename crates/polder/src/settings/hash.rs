@@ -12,13 +12,26 @@ use super::model::Settings;
 use std::fmt;
 
 /// The hash of a pool's settings.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, serde::Serialize, serde::Deserialize)]
-#[serde(transparent)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct SettingsHash(pub u64);
 
 impl fmt::Display for SettingsHash {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{:016x}", self.0)
+    }
+}
+
+/// In JSON it is text: numbers there are doubles for many readers, and would lose digits.
+impl serde::Serialize for SettingsHash {
+    fn serialize<S: serde::Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
+        to.collect_str(self)
+    }
+}
+
+impl<'de> serde::Deserialize<'de> for SettingsHash {
+    fn deserialize<D: serde::Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        let text = String::deserialize(from)?;
+        u64::from_str_radix(&text, 16).map(Self).map_err(serde::de::Error::custom)
     }
 }
 

@@ -17,12 +17,12 @@ pub mod schema;
 mod show;
 mod source;
 
-pub use command::ServerPlace;
 pub use hash::SettingsHash;
 pub use model::{
     Check, Edge, Forwarded, Health, Http, Mode, Node, PolicyName, Pool, Servers, Settings, Site,
     Start,
 };
+pub(crate) use names::RUNTIME_DIR_MAX_BYTES;
 pub use problem::{PROBLEMS_SHOWN_MAX, Problem, Problems, Severity};
 pub(crate) use problem::{did_you_mean, one_of};
 pub use source::{Place, Source};

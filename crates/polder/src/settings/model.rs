@@ -165,6 +165,10 @@ pub struct Health {
     pub rise: u8,
     /// Checks failed in a row that make it failing.
     pub fall: u8,
+    /// A started server that passes no check for so long is replaced.
+    pub unresponsive_max_ms: u32,
+    /// Time between SIGTERM and SIGKILL.
+    pub stop_timeout_ms: u32,
 }
 
 /// `[[sites]]`: one site.

@@ -5,10 +5,11 @@ use super::reader::{At, Table, shown};
 use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4};
 
 /// Names stand in file names, labels of metrics and the environment of programs; this is as long
-/// as a label of a host name, and leaves room for sockets' paths.
-const NAME_MAX_BYTES: usize = 32;
-/// `sun_path` has 108 bytes with its zero; the longest file name in the folder has 24.
-pub(super) const RUNTIME_DIR_MAX_BYTES: usize = 80;
+/// as a person reads, and leaves room for sockets' paths.
+pub(super) const NAME_MAX_BYTES: usize = 32;
+/// `sun_path` has 108 bytes with its zero; the longest name of a socket in the folder is that of a
+/// node, `node-NAME.sock`, with 42 bytes and a slash before it.
+pub(crate) const RUNTIME_DIR_MAX_BYTES: usize = 64;
 /// RFC 1035, section 2.3.4.
 const HOST_MAX_BYTES: usize = 253;
 /// RFC 1035, section 2.3.4.

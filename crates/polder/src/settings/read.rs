@@ -200,6 +200,8 @@ fn health(table: &Table<'_>) -> Health {
         check_timeout_ms: table.integer("check_timeout_ms").value,
         rise: table.integer("rise").value,
         fall: table.integer("fall").value,
+        unresponsive_max_ms: table.integer("unresponsive_max_ms").value,
+        stop_timeout_ms: table.integer("stop_timeout_ms").value,
     }
 }
 

@@ -281,6 +281,14 @@ pub const HEALTH: Section = Section {
         int("check_timeout_ms", 1, HOUR_MS, 1_000, "How long one check may take."),
         int("rise", 1, 100, 1, "Checks passed in a row that make a server ready."),
         int("fall", 1, 100, 3, "Checks failed in a row that make it failing."),
+        int(
+            "unresponsive_max_ms",
+            1,
+            HOUR_MS,
+            30_000,
+            "A started server that passes no check for so long is replaced.",
+        ),
+        int("stop_timeout_ms", 0, HOUR_MS, 5_000, "Time between SIGTERM and SIGKILL."),
     ],
 };
 
@@ -432,7 +440,7 @@ fn thousands(number: u64) -> String {
     let digits = number.to_string();
     let mut grouped = String::new();
     for (place, digit) in digits.chars().enumerate() {
-        if place > 0 && (digits.len() - place) % 3 == 0 {
+        if place > 0 && (digits.len() - place).is_multiple_of(3) {
             grouped.push('_');
         }
         grouped.push(digit);

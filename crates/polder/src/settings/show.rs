@@ -98,6 +98,8 @@ impl Settings {
             "check_timeout_ms": Value::from(health.check_timeout_ms),
             "rise": Value::from(u32::from(health.rise)),
             "fall": Value::from(u32::from(health.fall)),
+            "unresponsive_max_ms": Value::from(health.unresponsive_max_ms),
+            "stop_timeout_ms": Value::from(health.stop_timeout_ms),
         }
     }
 }

@@ -1,0 +1,234 @@
+//! The command line: what may be written, and what `--help` says.
+
+use clap::{Args, Parser, Subcommand, ValueEnum};
+use std::path::PathBuf;
+
+/// What each exit code means.
+pub mod exit {
+    /// Done.
+    pub const OK: u8 = 0;
+    /// Something went wrong while it ran.
+    pub const FAILED: u8 = 1;
+    /// The command line is wrong (clap's own code).
+    pub const USAGE: u8 = 2;
+    /// The settings file is wrong or missing.
+    pub const SETTINGS: u8 = 3;
+    /// No running pool was found, or it did not answer.
+    pub const NO_POOL: u8 = 4;
+    /// The pool answered, and refused.
+    pub const REFUSED: u8 = 5;
+}
+
+const ABOUT: &str = "\
+Polder runs many web sites on one pool of nodes. Clients connect to its edges; each edge sends a
+request to a node that serves the request's site. When one site gets more load than its nodes can
+take, a node of an idle site moves over, within milliseconds, and no request is lost. Each site
+keeps the nodes it was promised.";
+
+const TEMPLATE: &str = "\
+{about}
+
+Usage: polder COMMAND [ARGUMENTS]
+
+Look before you start:
+  check      Check a settings file; show each mistake with its line and a suggestion
+
+Look at a running pool:
+  status     Who serves what, and how loaded it is
+
+Change a running pool:
+  move       Give a node to a site
+  drain      Take a node out of service, once its requests are done
+  undrain    Put a drained node back
+  pause      Stop moving nodes; requests go on
+  resume     Move nodes again
+
+Options:
+{options}
+
+{after-help}";
+
+const AFTER_HELP: &str = "\
+Examples:
+  polder check polder.toml           what is wrong with my settings?
+  polder status --watch              who serves what, live
+  polder status --moves              each move and its reason
+  polder move n3 shop                give node n3 to the site shop
+
+`polder COMMAND --help` tells more of a command.
+
+Exit codes: 0 done, 1 failed, 2 wrong command line, 3 wrong settings, 4 no running pool found,
+5 refused by the pool. The environment: POLDER_LOG (as --log-level), NO_COLOR, XDG_RUNTIME_DIR.";
+
+/// The whole command line.
+#[derive(Debug, Parser)]
+#[command(name = "polder", version, about = ABOUT, help_template = TEMPLATE)]
+#[command(after_help = AFTER_HELP, disable_help_subcommand = true, arg_required_else_help = true)]
+pub struct Cli {
+    /// What to do.
+    #[command(subcommand)]
+    pub command: Command,
+
+    /// What to log to standard error: error, warn, info (without this), debug, trace or off
+    #[arg(long, global = true, value_name = "LEVEL")]
+    pub log_level: Option<String>,
+
+    /// Whether to use colours
+    #[arg(long, global = true, value_name = "WHEN", value_enum, default_value_t = Colour::Auto)]
+    pub color: Colour,
+}
+
+/// Whether to use colours.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Colour {
+    /// On a terminal, unless NO_COLOR is set.
+    Auto,
+    /// Always.
+    Always,
+    /// Never.
+    Never,
+}
+
+/// The commands.
+#[derive(Debug, Subcommand)]
+pub enum Command {
+    /// Check a settings file; show each mistake with its line and a suggestion.
+    Check(CheckArguments),
+    /// Who serves what, and how loaded it is.
+    Status(StatusArguments),
+    /// Give a node to a site.
+    Move(MoveArguments),
+    /// Take a node out of service, once its requests are done.
+    Drain(NodeArguments),
+    /// Put a drained node back.
+    Undrain(NodeArguments),
+    /// Stop moving nodes; requests go on.
+    Pause(PoolArguments),
+    /// Move nodes again.
+    Resume(PoolArguments),
+}
+
+/// A settings file and what to change in it.
+#[derive(Clone, Debug, Args)]
+pub struct SettingsArguments {
+    /// The settings file; ./polder.toml if none is named
+    #[arg(value_name = "FILE")]
+    pub file: Option<PathBuf>,
+
+    /// Set one key instead of what the file says: pool.hold_ms=5, sites.shop.max=3
+    #[arg(long = "set", value_name = "KEY=VALUE")]
+    pub overrides: Vec<String>,
+}
+
+/// Arguments of `check`.
+#[derive(Debug, Args)]
+#[command(after_help = "Prints nothing but a summary if all is well; else every mistake with its \
+                        line. Exit code 3 then.")]
+pub struct CheckArguments {
+    /// What to check.
+    #[command(flatten)]
+    pub settings: SettingsArguments,
+
+    /// Print the settings with every default filled in
+    #[arg(long, conflicts_with = "json")]
+    pub show: bool,
+
+    /// Print the mistakes as JSON
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// Which running pool a command is for.
+#[derive(Clone, Debug, Default, Args)]
+pub struct PoolArguments {
+    /// The pool's name; without it the only one that runs
+    #[arg(long, value_name = "NAME")]
+    pub pool: Option<String>,
+
+    /// Its folder of sockets, if the settings name one
+    #[arg(long, value_name = "FOLDER", conflicts_with = "pool")]
+    pub runtime_dir: Option<PathBuf>,
+}
+
+/// Arguments of `status`.
+#[derive(Debug, Args)]
+pub struct StatusArguments {
+    /// Which pool.
+    #[command(flatten)]
+    pub pool: PoolArguments,
+
+    /// Print it as one JSON object
+    #[arg(long)]
+    pub json: bool,
+
+    /// Show the last moves, each with its reason
+    #[arg(long)]
+    pub moves: bool,
+
+    /// Draw it anew every second, until Ctrl-C
+    #[arg(long)]
+    pub watch: bool,
+}
+
+/// Arguments of `move`.
+#[derive(Debug, Args)]
+#[command(after_help = "The hard guarantee of the node's present site holds for this move too.")]
+pub struct MoveArguments {
+    /// The node
+    pub node: String,
+    /// The site that gets it
+    pub site: String,
+    /// Which pool.
+    #[command(flatten)]
+    pub pool: PoolArguments,
+}
+
+/// Arguments of `drain` and `undrain`.
+#[derive(Debug, Args)]
+pub struct NodeArguments {
+    /// The node
+    pub node: String,
+    /// Which pool.
+    #[command(flatten)]
+    pub pool: PoolArguments,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::CommandFactory;
+
+    #[test]
+    fn clap_finds_no_contradiction() {
+        Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn the_groups_of_the_help_name_each_command_once() {
+        for command in Cli::command().get_subcommands() {
+            let line = format!("\n  {:<11}", command.get_name());
+            let shown = TEMPLATE.matches(&line).count();
+            assert_eq!(shown, usize::from(!command.is_hide_set()), "{}", command.get_name());
+        }
+        let listed = TEMPLATE.lines().filter(|line| line.starts_with("  ")).count();
+        let visible = Cli::command().get_subcommands().filter(|c| !c.is_hide_set()).count();
+        assert_eq!(listed, visible);
+    }
+
+    #[test]
+    fn the_help_fits_a_terminal() {
+        let help = Cli::command().render_help().to_string();
+        assert!(help.lines().all(|line| line.chars().count() <= 100), "{help}");
+        assert!(help.starts_with("Polder runs many web sites"), "{help}");
+        assert!(help.contains("--log-level"), "{help}");
+    }
+
+    #[test]
+    fn arguments_are_understood() {
+        let cli = Cli::try_parse_from(["polder", "check", "x.toml", "--set", "pool.hold_ms=5"]);
+        let Command::Check(check) = cli.unwrap().command else { panic!("this is check") };
+        assert_eq!(check.settings.overrides, ["pool.hold_ms=5"]);
+        assert!(Cli::try_parse_from(["polder", "move", "n1"]).is_err());
+        assert!(Cli::try_parse_from(["polder", "stats"]).is_err());
+    }
+}

@@ -1,0 +1,106 @@
+//! What each command does. A command gives back its output or its error; only `main` prints, and
+//! turns errors into exit codes.
+
+mod admin;
+mod check;
+mod pool;
+mod status;
+
+use crate::cli::{Cli, Command, exit};
+use crate::control::AskError;
+use crate::runtime_dir::RuntimeDirError;
+use crate::settings::SettingsError;
+use crate::terminal::Style;
+use std::io;
+use std::path::{Path, PathBuf};
+
+pub use pool::{control_socket, find_pool};
+
+/// The settings file that is taken when none is named.
+pub const SETTINGS_FILE: &str = "polder.toml";
+
+/// What a command prints.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Output {
+    /// To standard output: what was asked for.
+    pub text: String,
+    /// To standard error: what should be known besides.
+    pub aside: String,
+}
+
+impl From<String> for Output {
+    fn from(text: String) -> Self {
+        Self { text, aside: String::new() }
+    }
+}
+
+/// Why a command failed.
+#[derive(Debug, thiserror::Error)]
+pub enum CommandError {
+    /// The settings cannot be used.
+    #[error("{0}")]
+    Settings(#[from] SettingsError),
+    /// The same, as JSON for standard output.
+    #[error("{0}")]
+    SettingsJson(String),
+    /// No settings file was named, and none lies here.
+    #[error("there is no {SETTINGS_FILE} here; name a settings file: polder check FILE")]
+    NoSettingsFile,
+    /// No pool runs.
+    #[error("{0}")]
+    NoPool(String),
+    /// Its folder cannot be trusted.
+    #[error("{0}")]
+    RuntimeDir(#[from] RuntimeDirError),
+    /// The pool did not answer, or refused.
+    #[error("{0}")]
+    Ask(#[from] AskError),
+    /// The pool answered something else than was asked.
+    #[error("the pool gave an answer that does not fit the question")]
+    WrongAnswer,
+    /// A system call failed.
+    #[error("{doing}: {cause}")]
+    Io {
+        /// What was tried.
+        doing: &'static str,
+        /// Why it failed.
+        cause: io::Error,
+    },
+}
+
+impl CommandError {
+    /// The exit code for it.
+    #[must_use]
+    pub const fn exit_code(&self) -> u8 {
+        match self {
+            Self::Settings(_) | Self::SettingsJson(_) | Self::NoSettingsFile => exit::SETTINGS,
+            Self::Ask(AskError::Refused(_)) => exit::REFUSED,
+            Self::NoPool(_) | Self::RuntimeDir(_) | Self::Ask(_) => exit::NO_POOL,
+            Self::WrongAnswer | Self::Io { .. } => exit::FAILED,
+        }
+    }
+}
+
+/// Carries out the command line. Blocks until the command is done; `status --watch` never is, and
+/// writes by itself.
+pub fn run(cli: &Cli) -> Result<Output, CommandError> {
+    let style = Style::of_stdout(cli.color);
+    match &cli.command {
+        Command::Check(arguments) => check::run(arguments),
+        Command::Status(arguments) => status::run(arguments, style),
+        Command::Move(arguments) => admin::move_node(arguments),
+        Command::Drain(arguments) => admin::drain(arguments),
+        Command::Undrain(arguments) => admin::undrain(arguments),
+        Command::Pause(arguments) => admin::pause(arguments),
+        Command::Resume(arguments) => admin::resume(arguments),
+    }
+}
+
+/// The file that was named, or the one in this folder.
+pub fn settings_file(named: Option<&Path>) -> Result<PathBuf, CommandError> {
+    match named {
+        Some(file) => Ok(file.to_owned()),
+        None if Path::new(SETTINGS_FILE).exists() => Ok(SETTINGS_FILE.into()),
+        None => Err(CommandError::NoSettingsFile),
+    }
+}

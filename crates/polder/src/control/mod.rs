@@ -1,0 +1,22 @@
+//! How commands reach a running pool: JSON lines over a Unix socket that only the pool's own user
+//! (and root) can use.
+//!
+//! The parent process of `polder up` listens at `control.sock` in the runtime folder; each of its
+//! children listens at a socket of its own there, for the parent. [`Server`] is the listening
+//! half, with a [`Handler`] for what requests do; [`ask`] and [`ask_async`] are the asking half.
+//! Both bound the size of what they read and the time they wait.
+
+mod client;
+mod server;
+mod wire;
+
+pub use client::{AskError, ask, ask_async};
+pub use server::{BindError, Handler, Server};
+pub use wire::{
+    Code, Done, MOVES_MAX, MoveArguments, MovesArguments, NodeArguments, PROTOCOL_VERSION,
+    REQUEST_MAX_BYTES, RESPONSE_MAX_BYTES, Refusal, Request, Response,
+};
+
+#[cfg(test)]
+#[path = "control_tests.rs"]
+mod tests;

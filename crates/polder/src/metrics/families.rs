@@ -1,0 +1,247 @@
+//! All metrics, in one place: name (a noun and its unit), help, and where the value comes from.
+
+use crate::status::StatusReport;
+use prometheus_client::collector::Collector;
+use prometheus_client::encoding::DescriptorEncoder;
+use prometheus_client::metrics::MetricType;
+use prometheus_client::registry::Registry;
+use std::fmt;
+
+/// The type of the text that [`text`] gives.
+pub const CONTENT_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
+
+/// One value with its labels.
+struct Sample {
+    labels: Vec<(&'static str, String)>,
+    value: f64,
+}
+
+struct Family {
+    name: &'static str,
+    help: &'static str,
+    is_counter: bool,
+    samples: fn(&StatusReport) -> Vec<Sample>,
+}
+
+const fn gauge(
+    name: &'static str,
+    help: &'static str,
+    samples: fn(&StatusReport) -> Vec<Sample>,
+) -> Family {
+    Family { name, help, is_counter: false, samples }
+}
+
+const fn counter(
+    name: &'static str,
+    help: &'static str,
+    samples: fn(&StatusReport) -> Vec<Sample>,
+) -> Family {
+    Family { name, help, is_counter: true, samples }
+}
+
+/// A value for each site.
+macro_rules! sites {
+    ($site:ident => $value:expr) => {
+        |report| {
+            let sample = |$site: &crate::status::SiteStatus| Sample {
+                labels: vec![("site", $site.name.clone())],
+                value: $value,
+            };
+            report.sites.iter().map(sample).collect()
+        }
+    };
+}
+
+/// A value for each node.
+macro_rules! nodes {
+    ($node:ident => $value:expr) => {
+        |report| {
+            let sample = |$node: &crate::status::NodeStatus| Sample {
+                labels: vec![("node", $node.name.clone())],
+                value: $value,
+            };
+            report.nodes.iter().map(sample).collect()
+        }
+    };
+}
+
+/// A value for each edge.
+macro_rules! edges {
+    ($edge:ident => $value:expr) => {
+        |report| {
+            let sample = |$edge: &crate::status::EdgeStatus| Sample {
+                labels: vec![("edge", $edge.edge.to_string())],
+                value: $value,
+            };
+            report.edges.iter().map(sample).collect()
+        }
+    };
+}
+
+fn one(value: f64) -> Vec<Sample> {
+    vec![Sample { labels: Vec::new(), value }]
+}
+
+fn node_sites(report: &StatusReport) -> Vec<Sample> {
+    let served = report.nodes.iter().filter_map(|node| {
+        let site = node.site.clone()?;
+        Some(Sample { labels: vec![("node", node.name.clone()), ("site", site)], value: 1.0 })
+    });
+    served.collect()
+}
+
+const FAMILIES: &[Family] = &[
+    gauge("polder_uptime_seconds", "Time since the pool started.", |report| {
+        one(report.pool.uptime_s as f64)
+    }),
+    gauge("polder_paused", "1 while moves are paused by a person.", |report| {
+        one(f64::from(u8::from(report.pool.paused)))
+    }),
+    gauge("polder_warnings", "Warnings that `polder status` shows.", |report| {
+        one(report.warnings.len() as f64)
+    }),
+    gauge("polder_site_nodes", "Nodes that serve the site.", sites!(site => site.nodes.into())),
+    gauge("polder_site_hard_nodes", "Nodes that no move takes.", sites!(site => site.hard.into())),
+    gauge(
+        "polder_site_load_ratio",
+        "Requests in flight and queued, over what the site's nodes take at once.",
+        sites!(site => site.load.unwrap_or(f64::NAN)),
+    ),
+    gauge("polder_site_queued_requests", "Requests that wait.", sites!(site => site.queued as f64)),
+    gauge(
+        "polder_site_in_flight_requests",
+        "Requests in flight.",
+        sites!(site => site.in_flight as f64),
+    ),
+    counter("polder_site_requests", "Requests taken.", sites!(site => site.requests as f64)),
+    counter(
+        "polder_site_failed_requests",
+        "Requests that failed through no fault of the client.",
+        sites!(site => site.failed as f64),
+    ),
+    counter(
+        "polder_site_refused_requests",
+        "Requests refused because the queue was full or the wait too long.",
+        sites!(site => site.refused as f64),
+    ),
+    gauge("polder_node_site", "1 for the site that the node serves.", node_sites),
+    gauge(
+        "polder_node_in_flight_requests",
+        "Requests in flight at the node.",
+        nodes!(node => node.in_flight.into()),
+    ),
+    counter(
+        "polder_node_restarts",
+        "Servers of the node that were started again.",
+        nodes!(node => node.restarts.into()),
+    ),
+    gauge(
+        "polder_edge_up",
+        "1 if the edge answers.",
+        edges!(edge => f64::from(u8::from(edge.alive))),
+    ),
+    gauge(
+        "polder_edge_connections",
+        "Client connections of the edge.",
+        edges!(edge => edge.connections as f64),
+    ),
+    gauge(
+        "polder_edge_look_interval_seconds",
+        "Time between two looks of the edge at present.",
+        edges!(edge => edge.look_every_ms / 1e3),
+    ),
+    gauge(
+        "polder_edge_look_seconds",
+        "Median time that a look took in the last second.",
+        edges!(edge => edge.look_us / 1e6),
+    ),
+    gauge(
+        "polder_edge_look_cpu_ratio",
+        "Share of a core that looking takes.",
+        edges!(edge => edge.look_cpu_pct / 1e2),
+    ),
+    counter(
+        "polder_edge_moves",
+        "Moves that the edge carried out.",
+        edges!(edge => edge.moves as f64),
+    ),
+];
+
+#[derive(Debug)]
+struct Report(StatusReport);
+
+impl Collector for Report {
+    fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> fmt::Result {
+        for family in FAMILIES {
+            let kind = if family.is_counter { MetricType::Counter } else { MetricType::Gauge };
+            let mut metric = encoder.encode_descriptor(family.name, family.help, None, kind)?;
+            for Sample { labels, value } in (family.samples)(&self.0) {
+                if labels.is_empty() {
+                    metric.encode_gauge(&value)?;
+                    continue;
+                }
+                let mut labelled = metric.encode_family(&labels)?;
+                if family.is_counter {
+                    labelled.encode_counter::<[(String, String); 0], f64, f64>(&value, None)?;
+                } else {
+                    labelled.encode_gauge(&value)?;
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The report as metrics.
+#[must_use]
+pub fn text(report: StatusReport) -> String {
+    let mut registry = Registry::default();
+    registry.register_collector(Box::new(Report(report)));
+    let mut text = String::new();
+    prometheus_client::encoding::text::encode(&mut text, &registry)
+        .expect("writing to a string does not fail");
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::status::example;
+
+    #[test]
+    fn the_report_is_in_the_metrics() {
+        let text = text(example());
+        for line in [
+            "polder_site_nodes{site=\"shop\"} 1.0",
+            "polder_site_requests_total{site=\"blog\"} 5000.0",
+            "polder_node_site{node=\"n2\",site=\"blog\"} 1.0",
+            "polder_edge_look_interval_seconds{edge=\"0\"} 0.001",
+            "polder_uptime_seconds 3700.0",
+            "# TYPE polder_site_requests counter",
+            "# HELP polder_site_nodes Nodes that serve the site.",
+            "# EOF",
+        ] {
+            assert!(text.lines().any(|given| given == line), "{line}:\n{text}");
+        }
+    }
+
+    #[test]
+    fn names_are_unique_nouns_with_units_and_counters_without_total() {
+        let mut names: Vec<&str> = FAMILIES.iter().map(|family| family.name).collect();
+        names.sort_unstable();
+        names.dedup();
+        assert_eq!(names.len(), FAMILIES.len());
+        for family in FAMILIES {
+            assert!(family.name.starts_with("polder_") && !family.name.ends_with("_total"));
+            assert!(family.help.ends_with('.'), "{}", family.name);
+        }
+    }
+
+    #[test]
+    fn labels_cannot_break_a_line() {
+        let mut report = example();
+        report.sites[0].name = "a\"b\\c\nd".into();
+        let text = text(report);
+        assert!(text.contains(r#"site="a\"b\\c\nd""#), "{text}");
+    }
+}

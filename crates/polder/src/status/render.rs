@@ -1,0 +1,281 @@
+//! Status as tables for a person.
+
+use super::report::{EdgeStatus, MoveRecord, NodeState, NodeStatus, SiteStatus, StatusReport};
+use crate::terminal::{Paint, Style};
+use comfy_table::{Cell, CellAlignment, Color, ContentArrangement, Table};
+use std::fmt::Write as _;
+
+/// Nodes shown one by one; a larger pool is told by its sites, and by `--json`.
+const NODES_SHOWN_MAX: usize = 64;
+/// A load from which a site is shown as loaded.
+const LOAD_HIGH: f64 = 1.0;
+
+/// The whole report.
+#[must_use]
+pub fn status_text(report: &StatusReport, style: Style) -> String {
+    let mut text = headline(report, style);
+    text.push('\n');
+    text.push_str(&sites_table(&report.sites, style));
+    text.push('\n');
+    text.push_str(&nodes_table(&report.nodes, style));
+    text.push('\n');
+    text.push_str(&edges_table(&report.edges, style));
+    for warning in &report.warnings {
+        let _ = write!(text, "\n{} {warning}", style.paint(Paint::Yellow, "warning:"));
+    }
+    if !report.warnings.is_empty() {
+        text.push('\n');
+    }
+    text
+}
+
+fn headline(report: &StatusReport, style: Style) -> String {
+    let pool = &report.pool;
+    let state = if pool.paused {
+        style.paint(Paint::Yellow, "moves are paused")
+    } else if pool.mode == "observe" {
+        style.paint(Paint::Yellow, "observes only, moves nothing")
+    } else {
+        format!("policy {}", pool.policy)
+    };
+    let mut text = format!(
+        "{} for {}: {state}, looks every {} ms, holds {} ms, settings {}\n",
+        style.paint(Paint::Bold, &format!("Pool {}", pool.name)),
+        duration(pool.uptime_s),
+        pool.look_every_ms,
+        pool.hold_ms,
+        pool.settings_hash,
+    );
+    if let Some(metrics) = &pool.metrics {
+        let _ = writeln!(text, "Metrics at http://{metrics}/metrics");
+    }
+    text
+}
+
+fn duration(seconds: u64) -> String {
+    match (seconds / 3_600, seconds / 60 % 60, seconds % 60) {
+        (0, 0, s) => format!("{s} s"),
+        (0, m, s) => format!("{m} min {s} s"),
+        (h, m, _) => format!("{h} h {m} min"),
+    }
+}
+
+/// A table without frames: it reads well, and `awk` and `grep` work on it.
+fn table(headings: &[&str], style: Style) -> Table {
+    let mut table = Table::new();
+    table.load_style(comfy_table::presets::NOTHING);
+    table.set_content_arrangement(ContentArrangement::Disabled);
+    if style.colour {
+        table.enforce_styling();
+    } else {
+        table.force_no_tty();
+    }
+    let heading = |text: &&str| {
+        let cell = Cell::new(text);
+        if style.colour { cell.add_attribute(comfy_table::Attribute::Bold) } else { cell }
+    };
+    table.set_header(headings.iter().map(heading).collect::<Vec<Cell>>());
+    table
+}
+
+fn number(value: impl ToString) -> Cell {
+    Cell::new(value).set_alignment(CellAlignment::Right)
+}
+
+fn lines(table: &Table) -> String {
+    let mut text = String::new();
+    for line in table.to_string().lines() {
+        text.push_str(line.trim_end());
+        text.push('\n');
+    }
+    text
+}
+
+fn sites_table(sites: &[SiteStatus], style: Style) -> String {
+    let headings = [
+        "SITE",
+        "NODES",
+        "HARD",
+        "MAX",
+        "LOAD",
+        "QUEUED",
+        "IN FLIGHT",
+        "REQ/S",
+        "FAILED",
+        "REFUSED",
+    ];
+    let mut table = table(&headings, style);
+    for site in sites {
+        let nodes = number(site.nodes);
+        let nodes = if site.nodes < site.hard { nodes.fg(Color::Red) } else { nodes };
+        let load = number(site.load.map_or("-".into(), |load| format!("{load:.2}")));
+        let is_loaded = site.load.is_none_or(|load| load > LOAD_HIGH);
+        table.add_row(vec![
+            Cell::new(&site.name),
+            nodes,
+            number(site.hard),
+            number(site.max.map_or("-".into(), |max| max.to_string())),
+            if is_loaded { load.fg(Color::Yellow) } else { load },
+            number(site.queued),
+            number(site.in_flight),
+            number(format!("{:.0}", site.requests_per_s)),
+            number(site.failed),
+            number(site.refused),
+        ]);
+    }
+    lines(&table)
+}
+
+fn nodes_table(nodes: &[NodeStatus], style: Style) -> String {
+    let headings = ["NODE", "SITE", "IN FLIGHT", "OF", "STATE", "RESTARTS"];
+    let mut table = table(&headings, style);
+    for node in nodes.iter().take(NODES_SHOWN_MAX) {
+        let colour = match node.state {
+            NodeState::Serving => Some(Color::Green),
+            NodeState::Free => None,
+            NodeState::Waiting | NodeState::Draining => Some(Color::Yellow),
+            NodeState::AgentDead | NodeState::Unreachable => Some(Color::Red),
+        };
+        let state = Cell::new(node.state.name());
+        table.add_row(vec![
+            Cell::new(&node.name),
+            Cell::new(node.site.as_deref().unwrap_or("-")),
+            number(node.in_flight),
+            number(node.max_in_flight),
+            colour.map_or(state.clone(), |colour| state.fg(colour)),
+            number(node.restarts),
+        ]);
+    }
+    let mut text = lines(&table);
+    let more = nodes.len().saturating_sub(NODES_SHOWN_MAX);
+    if more > 0 {
+        let _ = writeln!(text, "and {more} more nodes (`polder status --json` lists all)");
+    }
+    text
+}
+
+fn edges_table(edges: &[EdgeStatus], style: Style) -> String {
+    let headings =
+        ["EDGE", "LISTENS ON", "PID", "CONNECTIONS", "REQ/S", "LOOK EVERY", "LOOK CPU", "MOVES"];
+    let mut table = table(&headings, style);
+    for edge in edges {
+        if !edge.alive {
+            let dead = Cell::new(format!("{} (does not answer)", edge.edge)).fg(Color::Red);
+            table.add_row(vec![dead, Cell::new(edge.listen.join(" "))]);
+            continue;
+        }
+        table.add_row(vec![
+            Cell::new(edge.edge),
+            Cell::new(edge.listen.join(" ")),
+            number(edge.pid),
+            number(edge.connections),
+            number(format!("{:.0}", edge.requests_per_s)),
+            number(format!("{:.1} ms", edge.look_every_ms)),
+            number(format!("{:.1} %", edge.look_cpu_pct)),
+            number(edge.moves),
+        ]);
+    }
+    lines(&table)
+}
+
+/// The log of moves, newest last.
+#[must_use]
+pub fn moves_table(moves: &[MoveRecord], now_unix_ms: u64, style: Style) -> String {
+    if moves.is_empty() {
+        return "No node has moved yet.\n".into();
+    }
+    let headings = ["AGO", "NODE", "FROM", "TO", "REASON", "LOAD", "TOOK", "EDGE"];
+    let mut table = table(&headings, style);
+    for one in moves {
+        let ago_ms = now_unix_ms.saturating_sub(one.at_unix_ms);
+        let took = match (one.observed_only, one.move_ms) {
+            (true, _) => "observed only".into(),
+            (false, Some(move_ms)) => format!("{move_ms:.2} ms"),
+            (false, None) => "-".into(),
+        };
+        table.add_row(vec![
+            number(ago(ago_ms)),
+            Cell::new(&one.node),
+            Cell::new(one.from.as_deref().unwrap_or("(free)")),
+            Cell::new(one.to.as_deref().unwrap_or("(free)")),
+            Cell::new(&one.reason),
+            number(one.load.map_or("-".into(), |load| format!("{load:.2}"))),
+            number(took),
+            number(one.edge),
+        ]);
+    }
+    lines(&table)
+}
+
+fn ago(ms: u64) -> String {
+    if ms < 10_000 { format!("{:.1} s", ms as f64 / 1_000.0) } else { duration(ms / 1_000) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::example;
+    use super::*;
+
+    #[test]
+    fn the_tables_say_who_serves_what() {
+        let text = status_text(&example(), Style::PLAIN);
+        let words = |start: &str| -> Vec<String> {
+            let line = text.lines().find(|line| line.trim_start().starts_with(start)).unwrap();
+            line.split_whitespace().map(str::to_owned).collect()
+        };
+        assert_eq!(words("shop"), ["shop", "1", "1", "4", "0.75", "3", "9", "1234", "1", "2"]);
+        assert_eq!(words("blog")[3], "-");
+        assert_eq!(words("n2"), ["n2", "blog", "4", "8", "draining", "1"]);
+        assert_eq!(words("n3"), ["n3", "-", "4", "8", "free", "1"]);
+        assert!(text.starts_with("Pool pool for 1 h 1 min: policy reconf, looks every 1 ms"));
+        assert!(text.contains("http://127.0.0.1:9100/metrics"));
+        assert!(text.contains("warning: the agent of node n3 is dead"), "{text}");
+        assert!(!text.contains('\u{1b}'));
+        assert!(text.lines().all(|line| line.len() <= 100), "{text}");
+    }
+
+    #[test]
+    fn colours_come_when_asked_for() {
+        let text = status_text(&example(), Style { colour: true, is_terminal: true });
+        assert!(text.contains("\u{1b}["));
+    }
+
+    #[test]
+    fn a_dead_edge_a_pause_and_a_large_pool_are_told() {
+        let mut report = example();
+        report.edges[0].alive = false;
+        report.pool.paused = true;
+        let node = report.nodes[0].clone();
+        report.nodes = vec![node; NODES_SHOWN_MAX + 3];
+        let text = status_text(&report, Style::PLAIN);
+        assert!(text.contains("0 (does not answer)"), "{text}");
+        assert!(text.contains("moves are paused"), "{text}");
+        assert!(text.contains("and 3 more nodes"), "{text}");
+    }
+
+    #[test]
+    fn moves_have_a_reason_and_a_time() {
+        let one = MoveRecord {
+            at_unix_ms: 1_000,
+            node: "n1".into(),
+            from: Some("blog".into()),
+            to: None,
+            reason: "load".into(),
+            load: Some(1.5),
+            edge: 1,
+            move_ms: Some(0.42),
+            observed_only: false,
+            decided_ns: 0,
+            effect_ns: 0,
+            first_dispatch_ns: None,
+        };
+        let observed = MoveRecord { observed_only: true, ..one.clone() };
+        let text = moves_table(&[one, observed], 3_500, Style::PLAIN);
+        let lines: Vec<Vec<&str>> =
+            text.lines().map(|line| line.split_whitespace().collect()).collect();
+        let expected = ["2.5", "s", "n1", "blog", "(free)", "load", "1.50", "0.42", "ms", "1"];
+        assert_eq!(lines[1], expected);
+        assert!(text.contains("observed only"));
+        assert_eq!(moves_table(&[], 0, Style::PLAIN), "No node has moved yet.\n");
+    }
+}
