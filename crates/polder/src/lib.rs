@@ -10,9 +10,11 @@
 
 pub mod cli;
 pub mod commands;
+pub mod entry;
 pub mod control;
 pub mod logging;
 pub mod metrics;
+pub mod pool;
 pub mod runtime_dir;
 pub mod settings;
 pub mod status;

@@ -9,6 +9,9 @@ use std::io::Write;
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
+    if let Some(code) = polder::entry::hidden(std::env::args_os()) {
+        return code;
+    }
     let cli = Cli::parse();
     let style = Style::of_stderr(cli.color);
     if let Err(error) = logging::start(cli.log_level.as_deref(), style) {

@@ -11,7 +11,6 @@ use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::thread::Thread;
-use std::time::Duration;
 use tokio::sync::oneshot;
 
 /// The dispatcher of one edge: a handle that its threads and its look loop share.

@@ -167,7 +167,10 @@ impl<H: Host + 'static> Looper<H> {
             self.look(look_time);
             self.note_moves();
             self.answer(look_time);
-            self.pace.spent(thread_cpu().saturating_sub(cpu));
+            if self.busy.load(Ordering::Relaxed) {
+                // An idle loop's looks find cold caches; they say nothing about a busy one.
+                self.pace.spent(thread_cpu().saturating_sub(cpu));
+            }
             self.look_us = u32::try_from((monotonic() - now).as_micros()).unwrap_or(u32::MAX);
             self.sleep();
         }

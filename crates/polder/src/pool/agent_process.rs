@@ -1,0 +1,31 @@
+//! The agent of one node.
+
+use super::options;
+use crate::settings::Settings;
+use agent::{Agent, Handle};
+use anyhow::Context as _;
+use pool_model::NodeId;
+use std::os::fd::OwnedFd;
+use std::path::Path;
+
+/// Runs the agent in this process until it is told to stop. `adopt` is the memory of an agent of
+/// this node that died. Blocks.
+pub(super) fn run(
+    settings: &Settings,
+    node: NodeId,
+    folder: &Path,
+    adopt: Option<OwnedFd>,
+    parent: u32,
+) -> anyhow::Result<()> {
+    let mut options = options::agent(settings, node, folder)?;
+    options.adopt = adopt;
+    let name = options.name.clone();
+    agent::run(options, Some(parent)).with_context(|| format!("the agent of node {name}"))
+}
+
+/// Starts an agent beside others in this process: for a node whose servers are only addresses.
+pub(super) fn start(settings: &Settings, node: NodeId, folder: &Path) -> anyhow::Result<Handle> {
+    let options = options::agent(settings, node, folder)?;
+    let name = options.name.clone();
+    Agent::start(options).with_context(|| format!("the record of node {name} is not served"))
+}

@@ -1,0 +1,14 @@
+//! How the processes of a pool are put together.
+//!
+//! `polder up` is the parent ([`up`]): it holds the site record, starts one process for each edge
+//! and for each agent, starts those again that die, and answers commands. The children are this
+//! same program with a hidden sub-command ([`child`]). Nodes whose servers are only addresses have
+//! no agent of their own: the parent holds their records.
+
+mod agent_process;
+pub mod child;
+mod children;
+mod edge_process;
+mod options;
+mod report;
+pub mod up;

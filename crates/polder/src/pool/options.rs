@@ -1,0 +1,226 @@
+//! Settings become the plain options of each crate.
+
+use crate::settings::{Check, Forwarded, Mode, PolicyName, Servers, Settings, Site, Start};
+use edge::dispatch::{DispatchOptions, HealthOptions, SiteRules};
+use edge::{ForwardedTrust, SiteOptions};
+use moves::Timing;
+use moves::looper::LooperOptions;
+use policy::{Policy, Reconf, Rigid, Thresholds, ThresholdsError};
+use pool_model::{EdgeId, IdOutOfRange, NodeId, SiteId};
+use shared_state::words::{Assign, Epoch};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+/// The version of the settings that the shared words carry. It grows when settings change under a
+/// running pool; a pool starts with its first.
+const SETTINGS_VERSION: u32 = 1;
+
+/// Where the home's region is served.
+pub(super) fn home_socket(folder: &Path) -> PathBuf {
+    folder.join("home.sock")
+}
+
+/// Where a node's region is served.
+pub(super) fn node_socket(folder: &Path, name: &str) -> PathBuf {
+    folder.join(format!("node-{name}.sock"))
+}
+
+/// Where an agent notes its servers.
+pub(super) fn state_file(folder: &Path, name: &str) -> PathBuf {
+    folder.join(format!("node-{name}{STATE_FILE_END}"))
+}
+
+/// How names of such files end.
+const STATE_FILE_END: &str = ".servers.json";
+
+/// Whether an agent wrote this file.
+pub(super) fn is_state_file(path: &Path) -> bool {
+    path.file_name().and_then(|name| name.to_str()).is_some_and(|n| n.ends_with(STATE_FILE_END))
+}
+
+/// Where an edge answers the parent.
+pub(super) fn edge_control(folder: &Path, edge: EdgeId) -> PathBuf {
+    folder.join(format!("edge-{edge}.control"))
+}
+
+fn ms(ms: u32) -> Duration {
+    Duration::from_millis(u64::from(ms))
+}
+
+fn site_id(index: usize) -> Result<SiteId, IdOutOfRange> {
+    SiteId::from_index(index)
+}
+
+/// Who decides.
+pub(super) fn policy(settings: &Settings) -> Result<Box<dyn Policy>, ThresholdsError> {
+    let pool = &settings.pool;
+    Ok(match pool.policy {
+        PolicyName::Rigid => Box::new(Rigid),
+        PolicyName::Reconf => {
+            Box::new(Reconf::new(Thresholds::new(pool.high_load, pool.light_load)?))
+        }
+    })
+}
+
+/// The data plane of one edge.
+pub(super) fn edge(settings: &Settings, id: EdgeId) -> Result<edge::Options, IdOutOfRange> {
+    let http = &settings.http;
+    let own = &settings.edges[id.index()];
+    let cores = std::thread::available_parallelism().map_or(1, usize::from);
+    let mut sites = Vec::new();
+    for (index, site) in settings.sites.iter().enumerate() {
+        let (id, name) = (site_id(index)?, site.name.clone());
+        let hosts = site.hosts.clone();
+        sites.push(SiteOptions { id, name, hosts, body_bytes_max: http.body_bytes_max });
+    }
+    let default_site = http.default_site.as_deref();
+    Ok(edge::Options {
+        listen: own.listen.clone(),
+        threads: own.threads.map_or(cores, usize::from),
+        sites,
+        default_site: default_site.and_then(|name| settings.site(name)).map(|(id, _)| id),
+        header_bytes_max: http.header_bytes_max as usize,
+        headers_max: usize::from(http.headers_max),
+        uri_bytes_max: http.uri_bytes_max as usize,
+        header_timeout_ms: http.header_timeout_ms.into(),
+        keep_alive_idle_ms: http.keep_alive_idle_ms.into(),
+        connect_timeout_ms: http.connect_timeout_ms.into(),
+        response_header_timeout_ms: http.response_header_timeout_ms.into(),
+        body_idle_timeout_ms: http.body_idle_timeout_ms.into(),
+        expect_wait_ms: http.expect_wait_ms.into(),
+        retry_body_max_bytes: http.retry_body_max_bytes as usize,
+        retries_max: usize::from(http.retries_max),
+        upstream_idle_max: http.upstream_idle_max as usize,
+        upstream_idle_ms: http.upstream_idle_ms.into(),
+        connections_max: http.connections_max as usize,
+        drain_max_ms: settings.pool.drain_max_ms.into(),
+        forwarded: match http.forwarded {
+            Forwarded::Rewrite => ForwardedTrust::Rewrite,
+            Forwarded::Append => ForwardedTrust::Append,
+        },
+        via_name: "polder".to_owned(),
+    })
+}
+
+/// The dispatcher of one edge.
+pub(super) fn dispatch(
+    settings: &Settings,
+    edge: EdgeId,
+    incarnation: u32,
+) -> Result<DispatchOptions, IdOutOfRange> {
+    let mut sites = Vec::new();
+    for (index, site) in settings.sites.iter().enumerate() {
+        sites.push(SiteRules {
+            site: site_id(index)?,
+            balance: site.balance,
+            queue_max: site.queue_max as usize,
+            queue_timeout: ms(site.queue_timeout_ms),
+        });
+    }
+    let health = HealthOptions {
+        failures_max: settings.health.failures_max,
+        eject_for: ms(settings.health.eject_ms),
+    };
+    Ok(DispatchOptions { edge, incarnation, sites, health })
+}
+
+/// The look loop of one edge.
+pub(super) fn looper(
+    settings: &Settings,
+    hash: u64,
+    edge: EdgeId,
+    incarnation: u32,
+    folder: &Path,
+) -> LooperOptions {
+    let pool = &settings.pool;
+    let timing = Timing {
+        look_every_ns: nanos(pool.look_every_ms),
+        hold_ns: nanos(pool.hold_ms),
+        node_dead_ns: nanos(pool.node_dead_ms),
+        ..Timing::default()
+    };
+    LooperOptions {
+        core: moves::Options {
+            edge,
+            timing,
+            guarantees: settings.sites.iter().map(|site| site.guarantee).collect(),
+            nodes: u16::try_from(settings.nodes.len()).unwrap_or(u16::MAX),
+            settings_version: SETTINGS_VERSION,
+            mode: match pool.mode {
+                Mode::Move => moves::Mode::Move,
+                Mode::Observe => moves::Mode::Observe,
+            },
+        },
+        incarnation,
+        settings_hash: hash,
+        look_every: ms(pool.look_every_ms),
+        idle_look_every: ms(pool.idle_look_every_ms),
+        slot_lease: ms(pool.slot_lease_ms),
+        node_dead: ms(pool.node_dead_ms),
+        home: home_socket(folder),
+        nodes: settings.nodes.iter().map(|node| node_socket(folder, &node.name)).collect(),
+    }
+}
+
+fn nanos(ms: u32) -> u64 {
+    u64::from(ms) * 1_000_000
+}
+
+/// The agent of one node.
+pub(super) fn agent(
+    settings: &Settings,
+    node: NodeId,
+    folder: &Path,
+) -> Result<agent::Options, IdOutOfRange> {
+    let own = &settings.nodes[node.index()];
+    let health = &settings.health;
+    let mut options = agent::Options::new(node, &own.name, folder);
+    options.max_in_flight = own.max_in_flight;
+    options.region_socket = node_socket(folder, &own.name);
+    options.state_file = state_file(folder, &own.name);
+    options.drain_max_ms = settings.pool.drain_max_ms.into();
+    options.slot_lease_ms = settings.pool.slot_lease_ms.into();
+    options.health = agent::Health {
+        check_every_ms: health.check_every_ms.into(),
+        check_timeout_ms: health.check_timeout_ms.into(),
+        rise: health.rise.into(),
+        fall: health.fall.into(),
+        unresponsive_max_ms: health.unresponsive_max_ms.into(),
+        stop_timeout_ms: health.stop_timeout_ms.into(),
+        ..agent::Health::default()
+    };
+    options.health.idle_check_every_ms =
+        options.health.idle_check_every_ms.max(options.health.check_every_ms);
+    if let Servers::Agent { host } = &own.servers {
+        options.host = *host;
+    }
+    let site = settings.first_assignment()[node.index()];
+    options.initial = Assign { site, stamp: Epoch::ZERO, version: 0 };
+    for (index, site) in settings.sites.iter().enumerate() {
+        let Some(kind) = server_kind(site, &own.servers, index) else { continue };
+        let check = match &site.check {
+            Check::Tcp => agent::Check::Tcp,
+            Check::Path(path) => agent::Check::Http { path: path.clone() },
+        };
+        let (id, name) = (site_id(index)?, site.name.clone());
+        options.servers.push(agent::ServerSpec { site: id, name, kind, check });
+    }
+    Ok(options)
+}
+
+fn server_kind(site: &Site, servers: &Servers, index: usize) -> Option<agent::ServerKind> {
+    match servers {
+        Servers::Addresses(addresses) => {
+            addresses.get(index).map(|&address| agent::ServerKind::Address(address))
+        }
+        Servers::Agent { .. } if site.command.is_empty() => None,
+        Servers::Agent { .. } => Some(agent::ServerKind::Command(agent::Program {
+            argv: site.command.clone(),
+            env: Vec::new(),
+            start: match site.start {
+                Start::Warm => agent::Start::Warm,
+                Start::OnAssignment => agent::Start::OnAssignment,
+            },
+        })),
+    }
+}

@@ -1,0 +1,254 @@
+//! What one edge tells of the pool: the look loop's state and the edge's counters in the words
+//! of `status`.
+
+use crate::settings::{Settings, SettingsHash};
+use crate::status::{
+    EdgeStatus, MoveRecord, NodeState, NodeStatus, PoolStatus, REPORT_VERSION, SiteStatus,
+    StatusReport, Warning,
+};
+use edge::{Reason, SiteSnapshot, Snapshot};
+use moves::Ending;
+use moves::looper::{LoopStatus, MoveLine, monotonic};
+use pool_model::{EdgeId, SiteId};
+use shared_state::words::Phase;
+use std::collections::VecDeque;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+/// What a report is made for.
+pub(super) struct Reporter {
+    settings: Settings,
+    hash: SettingsHash,
+    edge: EdgeId,
+    listen: Vec<String>,
+    started: Duration,
+    samples: VecDeque<Sample>,
+}
+
+/// Requests answered up to a moment, by site.
+struct Sample {
+    at: Duration,
+    answered: Vec<u64>,
+}
+
+/// Samples kept: rates are over the last second or two.
+const SAMPLES_MAX: usize = 3;
+
+fn answered(site: &SiteSnapshot) -> u64 {
+    site.requests[1..].iter().sum()
+}
+
+impl Reporter {
+    pub(super) fn new(
+        settings: Settings,
+        hash: SettingsHash,
+        edge: EdgeId,
+        listen: Vec<String>,
+    ) -> Self {
+        let samples = VecDeque::with_capacity(SAMPLES_MAX);
+        Self { settings, hash, edge, listen, started: monotonic(), samples }
+    }
+
+    /// Notes the counters; to be called about once a second.
+    pub(super) fn sample(&mut self, counters: &Snapshot) {
+        if self.samples.len() >= SAMPLES_MAX {
+            self.samples.pop_front();
+        }
+        let answered = counters.sites.iter().map(answered).collect();
+        self.samples.push_back(Sample { at: monotonic(), answered });
+    }
+
+    fn rate(&self, index: usize, now: u64) -> f64 {
+        let Some(first) = self.samples.front() else { return 0.0 };
+        let elapsed = (monotonic().saturating_sub(first.at)).as_secs_f64();
+        let before = first.answered.get(index).copied().unwrap_or(now);
+        if elapsed > 0.0 { now.saturating_sub(before) as f64 / elapsed } else { 0.0 }
+    }
+
+    pub(super) fn report(&self, pool: &LoopStatus, counters: &Snapshot) -> StatusReport {
+        StatusReport {
+            version: REPORT_VERSION,
+            pool: self.pool(pool),
+            sites: self.sites(pool, counters),
+            nodes: self.nodes(pool),
+            edges: vec![self.edge(pool, counters)],
+            warnings: self.warnings(pool),
+        }
+    }
+
+    fn pool(&self, pool: &LoopStatus) -> PoolStatus {
+        PoolStatus {
+            name: self.settings.pool.name.clone(),
+            policy: pool.policy.clone(),
+            mode: if pool.observe { "observe" } else { "move" }.to_owned(),
+            paused: pool.paused,
+            settings_hash: self.hash,
+            look_every_ms: self.settings.pool.look_every_ms,
+            hold_ms: self.settings.pool.hold_ms,
+            uptime_s: monotonic().saturating_sub(self.started).as_secs(),
+            metrics: None,
+        }
+    }
+
+    fn sites(&self, pool: &LoopStatus, counters: &Snapshot) -> Vec<SiteStatus> {
+        let mut told = Vec::new();
+        for (index, site) in self.settings.sites.iter().enumerate() {
+            let seen = pool.sites.get(index);
+            let own = counters.sites.get(index);
+            let guarantee = site.guarantee;
+            let count = own.map_or(0, answered);
+            let refused = own.map_or(0, |own| {
+                own.refused(Reason::QueueFull) + own.refused(Reason::QueueTimeout)
+            });
+            let load = seen.filter(|seen| seen.capacity > 0).map(|seen| seen.load);
+            told.push(SiteStatus {
+                name: site.name.clone(),
+                nodes: seen.map_or(0, |seen| seen.nodes.into()),
+                hard: guarantee.hard.into(),
+                max: (guarantee.max != u16::MAX).then_some(guarantee.max.into()),
+                load,
+                queued: seen.map_or(0, |seen| seen.queued.into()),
+                in_flight: seen.map_or(0, |seen| seen.in_flight.into()),
+                requests_per_s: self.rate(index, count),
+                requests: own.map_or(0, |own| own.requests.iter().sum()),
+                failed: own.map_or(0, |own| own.requests[5].saturating_sub(refused)),
+                refused,
+            });
+        }
+        told
+    }
+
+    fn site_name(&self, site: SiteId) -> String {
+        let found = self.settings.sites.get(site.index());
+        found.map_or_else(|| site.to_string(), |site| site.name.clone())
+    }
+
+    fn nodes(&self, pool: &LoopStatus) -> Vec<NodeStatus> {
+        let mut told = Vec::new();
+        for (index, node) in self.settings.nodes.iter().enumerate() {
+            let Some(seen) = pool.nodes.get(index) else { continue };
+            told.push(NodeStatus {
+                name: node.name.clone(),
+                site: seen.site.map(|site| self.site_name(site)),
+                in_flight: seen.in_flight,
+                max_in_flight: node.max_in_flight,
+                state: node_state(seen),
+                restarts: seen.restarts.into(),
+                servers: seen.servers.iter().map(|phase| phase.name().to_owned()).collect(),
+            });
+        }
+        told
+    }
+
+    fn edge(&self, pool: &LoopStatus, counters: &Snapshot) -> EdgeStatus {
+        let requests: Vec<u64> = counters.sites.iter().map(answered).collect();
+        let rates = requests.iter().enumerate().map(|(index, &now)| self.rate(index, now));
+        let look_us = pool.look_cost.as_secs_f64() * 1e6;
+        let every_us = pool.look_every_now.as_secs_f64() * 1e6;
+        EdgeStatus {
+            edge: self.edge.get().into(),
+            pid: std::process::id(),
+            listen: self.listen.clone(),
+            alive: true,
+            connections: counters.connections_open,
+            requests_per_s: rates.sum(),
+            look_us,
+            look_every_ms: every_us / 1e3,
+            look_cpu_pct: if every_us > 0.0 { 100.0 * look_us / every_us } else { 0.0 },
+            settings_hash: self.hash,
+            moves: pool.counters.moves,
+        }
+    }
+
+    fn warnings(&self, pool: &LoopStatus) -> Vec<Warning> {
+        let mut warnings = Vec::new();
+        let other = |text: &str| Warning::Other { text: text.to_owned() };
+        for edge in pool.edges.iter().filter(|edge| !edge.same_settings) {
+            let hash = SettingsHash(edge.row.settings_hash);
+            warnings.push(Warning::SettingsDiffer { edge: edge.id.get().into(), hash });
+        }
+        if pool.settings_differ && warnings.is_empty() {
+            warnings.push(other("the home has other settings for the pool: no edge moves nodes"));
+        }
+        if !pool.home {
+            warnings.push(other("the site record is not mapped: no edge moves nodes"));
+        }
+        if pool.stretched {
+            warnings.push(Warning::LookStretched {
+                edge: self.edge.get().into(),
+                look_every_ms: pool.look_every.as_secs_f64() * 1e3,
+                wanted_ms: self.settings.pool.look_every_ms.into(),
+            });
+        }
+        for site in &pool.sites {
+            let (nodes, hard) = (site.nodes.into(), site.guarantee.hard.into());
+            if nodes < hard {
+                let site = self.site_name(site.id);
+                warnings.push(Warning::BelowHard { site, nodes, hard });
+            }
+        }
+        for (seen, node) in pool.nodes.iter().zip(&self.settings.nodes) {
+            if seen.attached && !seen.alive {
+                warnings.push(Warning::AgentDead { node: node.name.clone() });
+            }
+            for (index, phase) in seen.servers.iter().enumerate() {
+                if *phase == Phase::Failing {
+                    let site = self.settings.sites.get(index).map_or("", |site| &site.name);
+                    let (node, site) = (node.name.clone(), site.to_owned());
+                    warnings.push(Warning::ServerFailing { node, site });
+                }
+            }
+        }
+        warnings
+    }
+
+    /// The last moves, as a person or a figure reads them.
+    pub(super) fn moves(&self, lines: &[MoveLine], limit: usize) -> Vec<MoveRecord> {
+        let offset = unix_offset();
+        let made = |line: &&MoveLine| {
+            matches!(line.record.ending, Ending::Moved | Ending::Helped | Ending::WouldMove)
+        };
+        let lines: Vec<&MoveLine> = lines.iter().filter(made).collect();
+        let skip = lines.len().saturating_sub(limit);
+        lines[skip..].iter().map(|line| self.one_move(line, offset)).collect()
+    }
+
+    fn one_move(&self, line: &MoveLine, offset: Duration) -> MoveRecord {
+        let record = &line.record;
+        let decided_ns = record.at_ns.saturating_sub(record.took_ns);
+        let first = line.first_dispatch_ns;
+        let to_ms = |first: u64| first.saturating_sub(decided_ns) as f64 / 1e6;
+        let at = offset + Duration::from_nanos(record.at_ns);
+        let node = self.settings.nodes.get(record.node.index());
+        MoveRecord {
+            at_unix_ms: u64::try_from(at.as_millis()).unwrap_or(u64::MAX),
+            node: node.map_or_else(|| record.node.to_string(), |node| node.name.clone()),
+            from: record.from.map(|site| self.site_name(site)),
+            to: record.to.map(|site| self.site_name(site)),
+            reason: record.reason.name().to_owned(),
+            load: record.load.is_finite().then_some(record.load),
+            edge: self.edge.get().into(),
+            move_ms: first.map(to_ms),
+            observed_only: record.ending == Ending::WouldMove,
+            decided_ns,
+            effect_ns: record.at_ns,
+            first_dispatch_ns: first,
+        }
+    }
+}
+
+fn node_state(seen: &moves::looper::NodeState) -> NodeState {
+    match seen {
+        seen if !seen.attached => NodeState::Unreachable,
+        seen if !seen.alive => NodeState::AgentDead,
+        seen if seen.cordoned => NodeState::Draining,
+        seen if seen.site.is_none() => NodeState::Free,
+        seen if seen.serving => NodeState::Serving,
+        _ => NodeState::Waiting,
+    }
+}
+
+/// From the monotonic clock to the calendar, for people.
+fn unix_offset() -> Duration {
+    let unix = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    unix.saturating_sub(monotonic())
+}
