@@ -180,9 +180,9 @@ fn a_client_that_leaves_within_its_body_never_completes_it() {
             client.send(format!("POST / HTTP/1.1\r\nHost: a.example\r\n{framing}"));
             eventually("it is at the server", || fixed.in_flight() == 1);
             if reset {
-                client.reset()
+                client.reset();
             } else {
-                drop(client)
+                drop(client);
             }
             eventually("the permit is back", || fixed.in_flight() == 0);
         }

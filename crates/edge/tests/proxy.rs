@@ -225,9 +225,9 @@ fn a_drain_has_a_limit_and_a_drop_does_not_wait() {
         busy.send("GET / HTTP/1.1\r\nHost: a.example\r\n\r\n");
         let head = busy.head().unwrap();
         if limit_ms == 50 {
-            edge.join()
+            edge.join();
         } else {
-            drop(edge)
+            drop(edge);
         }
         assert!(busy.body(&head).is_err(), "the response is cut");
         assert_eq!(fixed.in_flight(), 0);

@@ -158,6 +158,19 @@ impl Client {
         }
     }
 
+    /// Reads so many bytes of a body away.
+    pub fn discard(&mut self, count: usize) -> Result<(), End> {
+        let mut left = count;
+        loop {
+            left -= self.buffer.len().min(left);
+            self.buffer.clear();
+            if left == 0 {
+                return Ok(());
+            }
+            self.fill()?;
+        }
+    }
+
     /// Closes with a reset.
     pub fn reset(self) {
         socket2::SockRef::from(&self.stream).set_linger(Some(std::time::Duration::ZERO)).unwrap();

@@ -1,0 +1,163 @@
+//! Prints the CPU time that one edge thread spends on a proxied request.
+//!
+//! One thread of the edge stands between 64 connections that ask for 1 KiB as fast as they get it
+//! and an origin that answers from memory; both run on threads of their own in this process. The
+//! time is the scheduler's own count for the edge's thread, user and kernel together.
+//!
+//! ```sh
+//! cargo run --release -p edge --example cpu_per_request
+//! ```
+
+#![allow(clippy::print_stdout)]
+
+use edge::{Dispatcher, Edge, Options, Permit, Refusal, SiteOptions, Verdict};
+use pool_model::{NodeId, SiteId};
+use std::io;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::{TcpListener, TcpStream};
+
+const CONNECTIONS: usize = 64;
+const ROUNDS: usize = 5;
+const ROUND: Duration = Duration::from_secs(2);
+const REQUEST: &[u8] = b"GET /index.html HTTP/1.1\r\nHost: a.example\r\n\
+    User-Agent: cpu\r\nAccept: */*\r\n\r\n";
+
+/// One server with room for everybody.
+#[derive(Clone)]
+struct One(SocketAddr);
+
+impl Dispatcher for One {
+    type Permit = One;
+
+    async fn acquire(&self, _site: SiteId, _avoid: &[NodeId]) -> Result<One, Refusal> {
+        Ok(self.clone())
+    }
+}
+
+impl Permit for One {
+    fn node(&self) -> NodeId {
+        NodeId::MIN
+    }
+
+    fn address(&self) -> SocketAddr {
+        self.0
+    }
+
+    fn report(&self, _verdict: Verdict) {}
+}
+
+fn response() -> Vec<u8> {
+    let head = "HTTP/1.1 200 OK\r\nServer: tiny\r\nDate: Thu, 01 Jan 2026 00:00:00 GMT\r\n\
+        Content-Type: text/html\r\nContent-Length: 1024\r\n\
+        Last-Modified: Thu, 01 Jan 2026 00:00:00 GMT\r\nConnection: keep-alive\r\n\
+        ETag: \"65a1\"\r\nAccept-Ranges: bytes\r\n\r\n";
+    [head.as_bytes(), &[b'x'; 1024]].concat()
+}
+
+/// Answers each head; requests have no body here.
+async fn answer(mut stream: TcpStream, response: Arc<Vec<u8>>) -> io::Result<()> {
+    let mut buffer = Vec::with_capacity(4096);
+    loop {
+        if stream.read_buf(&mut buffer).await? == 0 {
+            return Ok(());
+        }
+        if buffer.ends_with(b"\r\n\r\n") {
+            buffer.clear();
+            stream.write_all(&response).await?;
+        }
+    }
+}
+
+async fn origin(listener: TcpListener) -> io::Result<()> {
+    let response = Arc::new(response());
+    loop {
+        let (stream, _) = listener.accept().await?;
+        stream.set_nodelay(true)?;
+        tokio::spawn(answer(stream, Arc::clone(&response)));
+    }
+}
+
+/// Asks again and again. The edge changes the head's length, but not from one answer to the next.
+async fn ask(address: SocketAddr, answered: Arc<AtomicU64>) -> io::Result<()> {
+    let mut stream = TcpStream::connect(address).await?;
+    stream.set_nodelay(true)?;
+    let mut buffer = vec![0; 16 * 1024];
+    loop {
+        stream.write_all(REQUEST).await?;
+        let mut filled = 0;
+        loop {
+            let count = stream.read(&mut buffer[filled..]).await?;
+            filled += count;
+            let head = buffer[..filled].windows(4).position(|bytes| bytes == b"\r\n\r\n");
+            if count == 0 || head.is_some_and(|at| filled == at + 4 + 1024) {
+                break;
+            }
+        }
+        answered.fetch_add(1, Ordering::Relaxed);
+    }
+}
+
+/// Nanoseconds that the edge's thread has run.
+fn edge_cpu_ns() -> io::Result<u64> {
+    for task in std::fs::read_dir("/proc/self/task")? {
+        let path = task?.path();
+        if std::fs::read_to_string(path.join("comm"))?.trim() == "edge-0" {
+            let stat = std::fs::read_to_string(path.join("schedstat"))?;
+            let run = stat.split(' ').next().and_then(|word| word.parse().ok());
+            return run.ok_or_else(|| io::Error::other("schedstat has no run time"));
+        }
+    }
+    Err(io::Error::other("the edge has no thread"))
+}
+
+fn runtime() -> io::Result<tokio::runtime::Runtime> {
+    tokio::runtime::Builder::new_current_thread().enable_all().build()
+}
+
+fn main() -> Result<(), Box<dyn std::error::Error>> {
+    let listener = std::net::TcpListener::bind(("127.0.0.1", 0))?;
+    listener.set_nonblocking(true)?;
+    let server = listener.local_addr()?;
+    std::thread::spawn(move || {
+        runtime()?.block_on(async { origin(TcpListener::from_std(listener)?).await })
+    });
+    let sites = vec![SiteOptions::new(SiteId::MIN, "one", &["a.example"])];
+    let edge = Edge::start(Options { sites, ..Options::default() }, &One(server))?;
+    let address = edge.addresses()[0];
+    let answered = Arc::new(AtomicU64::new(0));
+    let counter = Arc::clone(&answered);
+    std::thread::spawn(move || {
+        runtime()?.block_on(async {
+            for _ in 0..CONNECTIONS {
+                tokio::spawn(ask(address, Arc::clone(&counter)));
+            }
+            std::future::pending::<io::Result<()>>().await
+        })
+    });
+    std::thread::sleep(ROUND / 4);
+    let mut costs = Vec::with_capacity(ROUNDS);
+    for round in 1..=ROUNDS {
+        let before = (edge_cpu_ns()?, answered.load(Ordering::Relaxed));
+        std::thread::sleep(ROUND);
+        let after = (edge_cpu_ns()?, answered.load(Ordering::Relaxed));
+        let requests = (after.1 - before.1).max(1);
+        let cost_us = (after.0 - before.0) as f64 / requests as f64 / 1e3;
+        let rate = requests as f64 / ROUND.as_secs_f64();
+        println!("round {round}: {cost_us:.1} us of CPU per request at {rate:.0} requests/s");
+        costs.push(cost_us);
+    }
+    costs.sort_by(f64::total_cmp);
+    println!("median {:.1} us, {:.1} to {:.1}", costs[ROUNDS / 2], costs[0], costs[ROUNDS - 1]);
+    let counted = edge.metrics();
+    println!(
+        "connections to the origin: {} opened, {} requests over kept ones; p99 {} us",
+        counted.upstream_opened,
+        counted.upstream_reused,
+        counted.sites[0].latency.quantile_us(0.99).unwrap_or(0),
+    );
+    Ok(())
+}
