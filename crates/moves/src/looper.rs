@@ -23,6 +23,7 @@ mod pace;
 mod pool;
 mod run;
 mod status;
+mod stop_point;
 
 pub use commands::{Answer, Command, Commander, Gone};
 pub use host::{FirstDispatch, Host, NodeSeen, SiteSeen};

@@ -8,6 +8,7 @@ use super::monotonic;
 use super::pace::Pace;
 use super::pool::Pool;
 use super::status::{LoopStatus, MoveLine};
+use super::stop_point;
 use crate::protocol::{Look, Looked, Machine, Outcome, Task};
 use crate::{Core, Input, Mode, MoveRecord, Options, RECORDS_MAX, Work};
 use policy::Policy;
@@ -300,7 +301,12 @@ impl<H: Host + 'static> Looper<H> {
     }
 
     fn run_task(&mut self, mut task: Task, look_time: Duration, started: Duration) {
-        let outcome = task.drive(|op| self.memory.perform(op));
+        let memory = &self.memory;
+        let outcome = task.drive(|op| {
+            let reply = memory.perform(op);
+            stop_point::passed(&op, &reply);
+            reply
+        });
         match outcome {
             Outcome::Moved { node, .. } => self.hand_move(node),
             Outcome::Helped { moved: Some((node, ..)), .. } => self.hand_move(node),

@@ -14,6 +14,8 @@ use std::time::{Duration, Instant};
 use tokio::process::{Child, Command};
 use tokio::sync::watch;
 
+/// What a test sets to end an edge in the middle of a move (`moves`, builds with assertions).
+const STOP_POINT: &str = "POLDER_STOP_AFTER_STEP";
 /// The exit code of a child that could not start: its settings, or an address that is in use.
 pub(crate) const EXIT_UNUSABLE: i32 = 1;
 /// The pause before a child that died starts again; it doubles with each death in a row.
@@ -83,7 +85,12 @@ impl Supervised {
         Self { family: family.clone(), role, name, stop_within }
     }
 
-    fn spawn(&self, adopt: Option<OwnedFd>) -> std::io::Result<Child> {
+    /// Whether a test wants this child to end in the middle of a move: edge 0, in its first life.
+    fn is_stop_point(&self, is_first_life: bool) -> bool {
+        cfg!(debug_assertions) && is_first_life && self.role == Role::Edge(EdgeId::MIN)
+    }
+
+    fn spawn(&self, adopt: Option<OwnedFd>, is_first_life: bool) -> std::io::Result<Child> {
         let arguments = ChildArguments {
             file: self.family.file.clone(),
             overrides: self.family.overrides.clone(),
@@ -92,7 +99,11 @@ impl Supervised {
             parent: std::process::id(),
             adopt: adopt.is_some(),
         };
-        Command::new(&self.family.program)
+        let mut command = Command::new(&self.family.program);
+        if !self.is_stop_point(is_first_life) {
+            command.env_remove(STOP_POINT);
+        }
+        command
             .args(command_line(self.role.sub_command(), &arguments))
             .stdin(adopt.map_or_else(Stdio::null, Stdio::from))
             // Standard output belongs to whoever ran the parent.
@@ -110,12 +121,12 @@ impl Supervised {
         mut stop: watch::Receiver<bool>,
         fail: Rc<watch::Sender<Option<String>>>,
     ) {
-        let mut pause = RESTART_MIN;
+        let (mut pause, mut is_first_life) = (RESTART_MIN, true);
         let hold = Hold::default();
         while !*stop.borrow() {
             let started = Instant::now();
             let adopt = hold.memory.borrow_mut().take();
-            let status = match self.spawn(adopt) {
+            let status = match self.spawn(adopt, std::mem::take(&mut is_first_life)) {
                 Ok(child) => self.watch(child, &hold, &mut stop).await,
                 Err(error) => {
                     tracing::error!(%error, "{} can't be started", self.name);
