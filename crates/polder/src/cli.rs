@@ -1,5 +1,6 @@
 //! The command line: what may be written, and what `--help` says.
 
+use crate::commands::{LoadArguments, StubArguments};
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use std::path::PathBuf;
 
@@ -43,6 +44,10 @@ Change a running pool:
   pause      Stop moving nodes; requests go on
   resume     Move nodes again
 
+Try things out:
+  load       Send requests and count each one
+  stub       Stand in for servers, with an exact capacity
+
 Options:
 {options}
 
@@ -54,6 +59,7 @@ Examples:
   polder status --watch              who serves what, live
   polder status --moves              each move and its reason
   polder move n3 shop                give node n3 to the site shop
+  polder load burst --host shop.localhost --requests 4096
 
 `polder COMMAND --help` tells more of a command.
 
@@ -106,6 +112,10 @@ pub enum Command {
     Pause(PoolArguments),
     /// Move nodes again.
     Resume(PoolArguments),
+    /// Send requests and count each one.
+    Load(LoadArguments),
+    /// Stand in for servers, with an exact capacity.
+    Stub(StubArguments),
 }
 
 /// A settings file and what to change in it.

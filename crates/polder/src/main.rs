@@ -21,7 +21,8 @@ fn main() -> ExitCode {
     match commands::run(&cli) {
         Ok(output) => {
             eprint!("{}", output.aside);
-            print(&output.text)
+            let printed = print(&output.text);
+            if output.has_failed { ExitCode::from(exit::FAILED) } else { printed }
         }
         Err(CommandError::SettingsJson(text)) => {
             print(&text);

@@ -18,9 +18,8 @@ pub(super) fn run(arguments: &CheckArguments) -> Result<Output, CommandError> {
             } else {
                 summary(&file.display().to_string(), &settings)
             };
-            let said_in_text = arguments.json;
-            let aside = if said_in_text { String::new() } else { warnings.to_string() };
-            Ok(Output { text, aside })
+            let aside = if arguments.json { String::new() } else { warnings.to_string() };
+            Ok(Output { text, aside, has_failed: false })
         }
         Err(SettingsError::Wrong(problems)) if arguments.json => {
             Err(CommandError::SettingsJson(as_json(false, &problems)))

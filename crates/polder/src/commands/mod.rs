@@ -3,18 +3,25 @@
 
 mod admin;
 mod check;
+mod interrupt;
+mod load;
 mod pool;
 mod status;
+mod stub;
 
 use crate::cli::{Cli, Command, exit};
 use crate::control::AskError;
 use crate::runtime_dir::RuntimeDirError;
 use crate::settings::SettingsError;
 use crate::terminal::Style;
+use ::load::generate::GenerateError;
+use ::load::stub::StubError;
 use std::io;
 use std::path::{Path, PathBuf};
 
+pub use load::{Burst, Constant, LoadArguments, Shape, Target};
 pub use pool::{control_socket, find_pool};
+pub use stub::StubArguments;
 
 /// The settings file that is taken when none is named.
 pub const SETTINGS_FILE: &str = "polder.toml";
@@ -26,11 +33,13 @@ pub struct Output {
     pub text: String,
     /// To standard error: what should be known besides.
     pub aside: String,
+    /// Whether it ends with exit code 1 all the same: some requests failed.
+    pub has_failed: bool,
 }
 
 impl From<String> for Output {
     fn from(text: String) -> Self {
-        Self { text, aside: String::new() }
+        Self { text, ..Self::default() }
     }
 }
 
@@ -58,6 +67,15 @@ pub enum CommandError {
     /// The pool answered something else than was asked.
     #[error("the pool gave an answer that does not fit the question")]
     WrongAnswer,
+    /// An argument makes no sense.
+    #[error("{0}")]
+    Argument(String),
+    /// No load could be made.
+    #[error("{0}")]
+    Load(GenerateError),
+    /// No stub could be started.
+    #[error("{0}")]
+    Stub(StubError),
     /// A system call failed.
     #[error("{doing}: {cause}")]
     Io {
@@ -76,7 +94,8 @@ impl CommandError {
             Self::Settings(_) | Self::SettingsJson(_) | Self::NoSettingsFile => exit::SETTINGS,
             Self::Ask(AskError::Refused(_)) => exit::REFUSED,
             Self::NoPool(_) | Self::RuntimeDir(_) | Self::Ask(_) => exit::NO_POOL,
-            Self::WrongAnswer | Self::Io { .. } => exit::FAILED,
+            Self::Argument(_) => exit::USAGE,
+            Self::WrongAnswer | Self::Load(_) | Self::Stub(_) | Self::Io { .. } => exit::FAILED,
         }
     }
 }
@@ -93,6 +112,8 @@ pub fn run(cli: &Cli) -> Result<Output, CommandError> {
         Command::Undrain(arguments) => admin::undrain(arguments),
         Command::Pause(arguments) => admin::pause(arguments),
         Command::Resume(arguments) => admin::resume(arguments),
+        Command::Load(arguments) => load::run(arguments, Style::of_stderr(cli.color)),
+        Command::Stub(arguments) => stub::run(arguments),
     }
 }
 

@@ -157,3 +157,7 @@ fn syntax_help(text: &str) -> &'static str {
 #[cfg(test)]
 #[path = "settings_tests.rs"]
 mod tests;
+
+#[cfg(test)]
+#[path = "reference_tests.rs"]
+mod reference_tests;

@@ -1,0 +1,59 @@
+//! The documentation and the examples say what the program does.
+
+use super::schema::{CHECK, SECTIONS, Section};
+use super::{Checked, load};
+use std::fmt::Write as _;
+use std::path::{Path, PathBuf};
+
+/// Below this line the page is made from the schema.
+const MARK: &str = "<!-- reference -->\n";
+
+fn top() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
+}
+
+fn reference() -> String {
+    let mut text = String::new();
+    for section in SECTIONS {
+        let _ = write!(text, "\n## `{}`\n\n{}\n", section.heading(), section.help);
+        text.push_str(&table(section));
+        if section.name == "sites" {
+            let _ = write!(text, "\n### `check` of a site\n\n{}\n", CHECK.help);
+            text.push_str(&table(&CHECK));
+        }
+    }
+    text
+}
+
+fn table(section: &Section) -> String {
+    let mut text =
+        "\n| key | allowed | default | meaning |\n| --- | --- | --- | --- |\n".to_owned();
+    for key in section.keys {
+        let (allowed, default) = (key.allowed(), key.default_text());
+        let _ = writeln!(text, "| `{}` | {allowed} | {default} | {} |", key.name, key.help);
+    }
+    text
+}
+
+#[test]
+fn the_page_has_every_key_with_its_range_and_default() {
+    let path = top().join("docs/settings.md");
+    let page = std::fs::read_to_string(&path).unwrap();
+    let (intro, below) = page.split_once(MARK).unwrap();
+    if std::env::var_os("UPDATE_DOCS").is_some() {
+        std::fs::write(&path, format!("{intro}{MARK}{}", reference())).unwrap();
+        return;
+    }
+    assert_eq!(below, reference(), "run `UPDATE_DOCS=1 cargo test -p polder`");
+}
+
+#[test]
+fn the_examples_are_fine_without_a_warning() {
+    let nodes = ["polder.toml", "three-sites.toml"].map(|name| {
+        let file = top().join("examples").join(name);
+        let Checked { settings, warnings } = load(&file, &[]).unwrap_or_else(|e| panic!("{e}"));
+        assert!(warnings.0.is_empty(), "{warnings}");
+        settings.nodes.len()
+    });
+    assert_eq!(nodes, [4, 8]);
+}
