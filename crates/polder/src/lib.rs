@@ -6,15 +6,17 @@
 //! - [`control`]: the socket that commands reach a running pool by.
 //! - [`status`]: what a pool tells of itself, as tables and JSON; [`metrics`]: the same for
 //!   Prometheus.
+//! - [`rig`]: a pool with stand-in servers, for the demo and the figures.
 //! - [`terminal`], [`logging`]: what goes to standard output and standard error.
 
 pub mod cli;
 pub mod commands;
-pub mod entry;
 pub mod control;
+pub mod entry;
 pub mod logging;
 pub mod metrics;
 pub mod pool;
+pub mod rig;
 pub mod runtime_dir;
 pub mod settings;
 pub mod status;

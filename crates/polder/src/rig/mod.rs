@@ -9,13 +9,14 @@
 //! ```
 //!
 //! The children are this program again ([`std::env::current_exe`]), so whoever uses a rig must let
-//! [`crate::entry`] have its hidden sub-commands. A rig leaves no process, whatever way its owner
+//! [`hidden`] see its command line first. A rig leaves no process, whatever way its owner
 //! ends: `up` gets a signal when its parent dies, the stub process sees the end of its standard
 //! input. Everything lies in a private folder and on free loopback ports, so that any number of
 //! rigs runs at once.
 
 mod child;
 mod cpu;
+mod entry;
 mod folder;
 mod moves;
 mod options;
@@ -26,7 +27,8 @@ mod stub_process;
 
 pub use child::RigError;
 pub use cpu::{CpuSnapshot, Part, PartTime};
+pub use entry::hidden;
 pub use moves::{MoveLog, MoveWatcher};
 pub use options::{RigNode, RigOptions, RigServers, RigSite};
 pub use pool::Rig;
-pub use stub_process::{StubAddresses, StubSpec, stub_process};
+pub use stub_process::{StubAddresses, StubSpec};

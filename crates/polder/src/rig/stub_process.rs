@@ -80,8 +80,10 @@ impl StubSpec {
             site: site.clone(),
             address: self.listen,
         };
-        let listeners =
-            self.nodes.iter().flat_map(|node| self.sites.iter().map(move |site| listen(node, site)));
+        let listeners = self
+            .nodes
+            .iter()
+            .flat_map(|node| self.sites.iter().map(move |site| listen(node, site)));
         let options = StubOptions {
             nodes: self.nodes.iter().map(node).collect(),
             listeners: listeners.collect(),
@@ -107,7 +109,7 @@ impl StubSpec {
 /// # Errors
 ///
 /// In words, when it cannot start.
-pub fn stub_process(arguments: &[String]) -> anyhow::Result<()> {
+pub(super) fn stub_process(arguments: &[String]) -> anyhow::Result<()> {
     if arguments.is_empty() {
         return serve_rig();
     }
@@ -165,8 +167,7 @@ mod tests {
 
     #[test]
     fn the_stubs_of_a_rig_serve_and_tell() {
-        let options =
-            RigOptions::new("rig", vec![RigSite::new("red", 2), RigSite::new("blue", 1)]);
+        let options = RigOptions::new("rig", vec![RigSite::new("red", 2), RigSite::new("blue", 1)]);
         let (_server, addresses) = StubSpec::of(&options).start().unwrap();
         let json = serde_json::to_string(&addresses).unwrap();
         let addresses: StubAddresses = serde_json::from_str(&json).unwrap();
