@@ -43,7 +43,7 @@ pub(crate) struct Process {
 }
 
 /// What the shell shall do.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Action {
     Start,
     /// `quiet`: a pass need not wake anybody.

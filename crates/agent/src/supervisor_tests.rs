@@ -85,7 +85,7 @@ impl World {
         let news = std::mem::take(&mut self.news);
         let orders = self.supervisor.turn(&look, Some(self.assign), news);
         for Order { site, run, action } in &orders {
-            self.log.push((self.now_ms, *site, action.clone()));
+            self.log.push((self.now_ms, *site, *action));
             match action {
                 Action::Start => {
                     let running = Running { run: *run, terminated: false };
@@ -381,7 +381,7 @@ fn a_check_that_never_comes_back_stops_the_beat() {
 }
 
 /// What may happen between two turns.
-#[derive(Clone, Debug)]
+#[derive(Clone, Copy, Debug)]
 enum Happening {
     Pass(u64),
     Started(u16),
