@@ -200,7 +200,8 @@ fn explain(error: &hyper::Error, lease: &Lease, mark: &Mark, outgoing: &Outgoing
     let begun = lease.traffic.read_bytes.get() > mark.read;
     let sent = lease.traffic.written_bytes.get() > mark.written;
     if begun || error.is_parse() {
-        let (reason, verdict) = (Reason::BadResponse, Some(Verdict::Broke));
+        let reason = if error.is_parse() { Reason::BadResponse } else { Reason::ServerBroke };
+        let verdict = Some(Verdict::Broke);
         return Failure { reason, verdict, sent, repeatable: false, stale: false };
     }
     let stale = lease.reused;

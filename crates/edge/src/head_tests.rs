@@ -1,3 +1,5 @@
+//! Heads that are taken and heads that are refused.
+
 use super::*;
 use http::Request;
 

@@ -43,9 +43,9 @@ enum Phase {
     Begun,
     /// A request is being served.
     Busy,
-    /// A response was handed over to hyper just now.
+    /// A response was handed over to hyper, which has yet to write some of it.
     Ended,
-    /// The next request may begin until then.
+    /// The response is written; the next request may begin until then.
     Idle(Instant),
 }
 
@@ -87,9 +87,11 @@ impl Client {
         self.reset.set(true);
     }
 
-    fn deadline(&self) -> Option<Instant> {
+    fn deadline(&self, flushed: bool) -> Option<Instant> {
         let phase = match self.phase.get() {
             Phase::Busy => return None,
+            // Should the last bytes never be read, the write fails by its own limit.
+            Phase::Ended if !flushed => return None,
             Phase::Begun => Phase::Head(Instant::now() + self.header_timeout),
             Phase::Ended => Phase::Idle(Instant::now() + self.keep_alive_idle),
             waiting => waiting,
@@ -156,7 +158,8 @@ impl ClientWire {
     }
 
     fn time_out(&mut self) -> io::Error {
-        // hyper has nothing to write while it reads a head. A full socket loses only the courtesy.
+        // This phase follows a flush, so that these bytes can't get into an earlier response. A
+        // full socket loses only the courtesy.
         if let (Phase::Head(_), Some(stream)) = (self.client.phase.get(), &self.stream) {
             let _ = stream.try_write(TIMED_OUT);
         }
@@ -178,7 +181,7 @@ impl AsyncRead for ClientWire {
         let stream = Pin::new(this.stream.as_mut().expect(TAKEN));
         match stream.poll_read(cx, buffer) {
             Poll::Ready(Ok(())) if buffer.filled().len() > before => {
-                if let Phase::Ended | Phase::Idle(_) = this.client.phase.get() {
+                if let Phase::Idle(_) = this.client.phase.get() {
                     this.client.phase.set(Phase::Begun);
                 }
                 Poll::Ready(Ok(()))
@@ -188,7 +191,7 @@ impl AsyncRead for ClientWire {
                 Poll::Ready(result)
             }
             Poll::Pending => {
-                let Some(deadline) = this.client.deadline() else { return Poll::Pending };
+                let Some(deadline) = this.client.deadline(false) else { return Poll::Pending };
                 this.dog.poll_until(cx, deadline).map(|()| Err(this.time_out()))
             }
         }
@@ -235,10 +238,11 @@ impl AsyncWrite for ClientWire {
     }
 
     fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        // hyper does not read again after a response if the last read found nothing: without this
-        // nobody would wake it when the idle time is over.
+        // hyper flushes here only when it has nothing left to write. After a response it does not
+        // read again if the last read found nothing: without this nobody would wake it when the
+        // idle time is over.
         if let Phase::Ended = self.client.phase.get()
-            && let Some(deadline) = self.client.deadline()
+            && let Some(deadline) = self.client.deadline(true)
         {
             let _ = self.dog.poll_until(cx, deadline);
         }

@@ -93,7 +93,6 @@ fn ambiguous_responses_become_502() {
         "HTTP/1.1 20 OK\r\n\r\n",
         "HTTP/1.1 2000 OK\r\n\r\n",
         "hello world\r\n\r\n",
-        "HTTP/1.1 200 OK\r\nContent-",
         &long,
     ] {
         let name = &bytes[..bytes.len().min(100)];
@@ -104,6 +103,19 @@ fn ambiguous_responses_become_502() {
         assert_eq!((reply.status, reply.reason()), (502, Some("bad-response")), "{name:?}");
         assert_eq!(fixed.verdicts(), [(0, Verdict::Broke)], "{name:?}");
         assert_eq!((origin.seen().len(), fixed.in_flight()), (1, 0), "no retry after {name:?}");
+    }
+}
+
+/// A response had begun: whoever asks again might get its effects twice.
+#[test]
+fn a_head_that_breaks_off_is_not_asked_for_again() {
+    for bytes in ["HTTP/1.1 200 OK\r\nContent-", "HTTP/1.1 100 Continue\r\n\r\n", "H"] {
+        let origin = saying_once(bytes);
+        let (edge, fixed) = edge(options(), &[origin.address]);
+        let reply = Client::new(edge.addresses()[0]).get("/");
+        assert_eq!((reply.status, reply.reason()), (502, Some("server-broke")), "{bytes:?}");
+        assert_eq!(fixed.verdicts(), [(0, Verdict::Broke)], "{bytes:?}");
+        assert_eq!(origin.seen().len(), 1, "{bytes:?}");
     }
 }
 

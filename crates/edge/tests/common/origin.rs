@@ -4,6 +4,7 @@ use super::PATIENCE;
 use std::collections::HashMap;
 use std::io::{Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
@@ -62,7 +63,7 @@ impl Conn {
                 return Some(String::from_utf8(head).unwrap());
             }
             if !self.fill() {
-                assert!(self.buffer.is_empty(), "half a head: {:?}", self.buffer);
+                // The edge was cut off, or gave the request up.
                 return None;
             }
         }
@@ -176,6 +177,7 @@ pub struct Origin {
     connections: Arc<AtomicUsize>,
     open: Arc<Mutex<HashMap<usize, TcpStream>>>,
     stop: Arc<AtomicBool>,
+    failed: Arc<AtomicBool>,
 }
 
 impl Origin {
@@ -189,10 +191,11 @@ impl Origin {
             connections: Arc::default(),
             open: Arc::default(),
             stop: Arc::default(),
+            failed: Arc::default(),
         };
         let (log, connections) = (Arc::clone(&origin.log), Arc::clone(&origin.connections));
         let (open, stop) = (Arc::clone(&origin.open), Arc::clone(&origin.stop));
-        let serve = Arc::new(serve);
+        let (serve, failed) = (Arc::new(serve), Arc::clone(&origin.failed));
         std::thread::spawn(move || {
             for stream in listener.incoming() {
                 if stop.load(Ordering::SeqCst) {
@@ -205,8 +208,12 @@ impl Origin {
                 open.lock().unwrap().insert(number, stream.try_clone().unwrap());
                 let (log, serve, open) = (Arc::clone(&log), Arc::clone(&serve), Arc::clone(&open));
                 let conn = Conn { stream, buffer: Vec::new(), log };
+                let failed = Arc::clone(&failed);
                 std::thread::spawn(move || {
-                    serve(conn, number);
+                    let run = AssertUnwindSafe(|| serve(conn, number));
+                    if catch_unwind(run).is_err() {
+                        failed.store(true, Ordering::SeqCst);
+                    }
                     open.lock().unwrap().remove(&number);
                 });
             }
@@ -255,5 +262,8 @@ impl Drop for Origin {
         self.stop.store(true, Ordering::SeqCst);
         let _ = TcpStream::connect(self.address);
         self.close_connections();
+        if !std::thread::panicking() {
+            assert!(!self.failed.load(Ordering::SeqCst), "the origin saw something it must not");
+        }
     }
 }
