@@ -88,7 +88,7 @@ fn wait_until_ready(agents: &[Handle]) -> Result<(), Failure> {
 fn process_ns(pid: u32) -> u64 {
     let tasks = std::fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().flatten();
     let files = tasks.map(|task| std::fs::read_to_string(task.path().join("schedstat")));
-    let first = |text: String| text.split(' ').next()?.parse().ok();
+    let first = |text: String| text.split(' ').next()?.parse::<u64>().ok();
     files.flatten().filter_map(first).sum::<u64>()
 }
 
