@@ -1,6 +1,5 @@
 //! Cases with several peers at the same words.
 
-use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
 
 use remote_memory::{Op, OpResult};
@@ -10,70 +9,85 @@ use crate::fixture::{Fixture, Step, add, peer_of, read, swap, write};
 /// Peers in each race: more than the cores of a small machine, so that some are interrupted
 /// between their operations.
 const PEERS: u64 = 4;
-/// Rounds of each peer; all of them take well below a second.
-const ROUNDS: u64 = 2_000;
 
-pub(crate) fn additions_of_all_peers_add_up(fixture: &mut impl Fixture) {
+/// What the peers of a race found, handed over at their ends: a lock in between would keep them
+/// from meeting each other.
+type Found = Arc<Mutex<Vec<u64>>>;
+
+/// Checks that the values from 0 on were found once each.
+fn check_each_once(found: &Found, count: u64) {
+    let mut found = found.lock().unwrap();
+    found.sort_unstable();
+    let wrong = found.iter().zip(0..).find(|(value, expected)| *value != expected);
+    assert_eq!(wrong, None, "a value was found twice, or never");
+    assert_eq!(found.len() as u64, count);
+}
+
+pub(crate) fn additions_of_all_peers_add_up<F: Fixture>(fixture: &mut F) {
     let region = fixture.region(8);
     let key = region.key;
-    let seen = Arc::new(Mutex::new(Vec::new()));
+    let all = Found::default();
     let mut peers = Vec::new();
     for _ in 0..PEERS {
-        let seen = Arc::clone(&seen);
-        let mut rounds = 0;
+        let (all, mut mine) = (Arc::clone(&all), Vec::new());
         let step: Step = Box::new(move |brought| {
             if let Some(results) = brought {
                 let Ok(OpResult::Added { found }) = results[0] else { panic!("{results:?}") };
-                seen.lock().unwrap().push(found);
+                mine.push(found);
             }
-            rounds += 1;
-            (rounds <= ROUNDS).then(|| (key, vec![add(8, 1), add(16, u64::MAX)]))
+            if mine.len() as u64 == F::ROUNDS {
+                all.lock().unwrap().append(&mut mine);
+                return None;
+            }
+            Some((key, vec![add(8, 1), add(16, u64::MAX)]))
         });
         peers.push((peer_of(fixture, &region), step));
     }
     fixture.race(peers);
-    assert_eq!(fixture.owner_read(key, 8), PEERS * ROUNDS);
-    assert_eq!(fixture.owner_read(key, 16), (PEERS * ROUNDS).wrapping_neg());
-    // Each value was found exactly once.
-    let mut seen = seen.lock().unwrap().clone();
-    seen.sort_unstable();
-    assert_eq!(seen, (0..PEERS * ROUNDS).collect::<Vec<_>>());
+    let total = PEERS * F::ROUNDS;
+    assert_eq!(fixture.owner_read(key, 8), total);
+    assert_eq!(fixture.owner_read(key, 16), total.wrapping_neg());
+    check_each_once(&all, total);
 }
 
-pub(crate) fn each_value_has_one_winner(fixture: &mut impl Fixture) {
+/// Swaps in a batch of the next case.
+const CHAIN: u64 = 64;
+
+/// Each peer tries to take the word from each value to the next; only one can for each value. A
+/// batch tries several values in a row, so that peers meet at most of them.
+pub(crate) fn each_value_has_one_winner<F: Fixture>(fixture: &mut F) {
     let region = fixture.region(8);
     let key = region.key;
-    let winners = Arc::new(Mutex::new(HashMap::new()));
+    let all = Found::default();
+    let last = F::SWAPS;
     let mut peers = Vec::new();
-    for peer in 0..PEERS {
-        let winners = Arc::clone(&winners);
-        let (mut current, mut won) = (0_u64, 0);
+    for _ in 0..PEERS {
+        let (all, mut mine, mut next) = (Arc::clone(&all), Vec::new(), 0_u64);
         let step: Step = Box::new(move |brought| {
-            if let Some(results) = brought {
-                let Ok(OpResult::Swapped { found }) = results[0] else { panic!("{results:?}") };
-                if found == current {
-                    let earlier = winners.lock().unwrap().insert(found, peer);
-                    assert_eq!(earlier, None, "value {found} was won twice");
-                    won += 1;
-                    current += 1;
-                } else {
-                    assert!(found > current, "the word only grows");
-                    current = found;
+            for result in brought.unwrap_or_default() {
+                let Ok(OpResult::Swapped { found }) = result else { panic!("{result:?}") };
+                assert!(found >= next, "the word went back to {found}, behind {next}");
+                if found == next {
+                    mine.push(found);
                 }
+                next += 1;
             }
-            (won < ROUNDS / 4).then(|| (key, vec![swap(0, current, current + 1)]))
+            if next >= last {
+                all.lock().unwrap().append(&mut mine);
+                return None;
+            }
+            Some((key, (next..last.min(next + CHAIN)).map(|v| swap(0, v, v + 1)).collect()))
         });
         peers.push((peer_of(fixture, &region), step));
     }
     fixture.race(peers);
-    let total = PEERS * (ROUNDS / 4);
-    assert_eq!(fixture.owner_read(key, 0), total);
-    assert_eq!(winners.lock().unwrap().len() as u64, total);
+    assert_eq!(fixture.owner_read(key, 0), last);
+    check_each_once(&all, last);
 }
 
 /// Both halves of each word are equal, and each word belongs to one round; a torn word would mix
 /// two. Words of one read may be of different rounds: that is allowed.
-pub(crate) fn words_are_never_torn(fixture: &mut impl Fixture) {
+pub(crate) fn words_are_never_torn<F: Fixture>(fixture: &mut F) {
     let region = fixture.region(32);
     let key = region.key;
     let both_halves = |round: u64| round << 32 | round;
@@ -83,7 +97,7 @@ pub(crate) fn words_are_never_torn(fixture: &mut impl Fixture) {
         let words = vec![both_halves(writes); 20];
         let op =
             if writes % 2 == 0 { Op::Write { offset_bytes: 0, words } } else { write(8, words[0]) };
-        (writes <= ROUNDS * 4).then(|| (key, vec![op]))
+        (writes <= F::ROUNDS * 4).then(|| (key, vec![op]))
     });
     let mut peers = vec![(peer_of(fixture, &region), writer)];
     for _ in 1..PEERS {
@@ -103,10 +117,10 @@ pub(crate) fn words_are_never_torn(fixture: &mut impl Fixture) {
             }
             reads += 1;
             let batch = vec![read(8), Op::Read { offset_bytes: 0, length_words: 20 }];
-            (reads <= ROUNDS).then_some((key, batch))
+            (reads <= F::ROUNDS).then_some((key, batch))
         });
         peers.push((peer_of(fixture, &region), step));
     }
     fixture.race(peers);
-    assert_eq!(fixture.owner_read(key, 8), both_halves(ROUNDS * 4));
+    assert_eq!(fixture.owner_read(key, 8), both_halves(F::ROUNDS * 4));
 }

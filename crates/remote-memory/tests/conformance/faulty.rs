@@ -11,6 +11,9 @@ pub(crate) struct Simulated {
 }
 
 impl Fixture for Simulated {
+    const ROUNDS: u64 = 2_000;
+    const SWAPS: u64 = 10_000;
+
     fn new() -> Self {
         Self { network: Network::new(7, Faults::none()) }
     }

@@ -16,6 +16,10 @@ pub(crate) type Step =
 
 /// One transport with owners and peers.
 pub(crate) trait Fixture {
+    /// Operations of each peer in a race: some tenths of a second.
+    const ROUNDS: u64;
+    /// Swaps of each peer in a race: enough that peers meet.
+    const SWAPS: u64;
     fn new() -> Self;
     /// Makes an owner with a region of zero words.
     fn region(&mut self, length_words: usize) -> RegionDescriptor;

@@ -3,7 +3,7 @@
 
 use std::fs::Permissions;
 use std::os::unix::fs::PermissionsExt;
-use std::sync::Arc;
+use std::sync::{Arc, Barrier};
 
 use remote_memory::shm::{Attachment, OwnedRegion, RegionServer};
 use remote_memory::{Inline, Mapped, RegionDescriptor, Remote, RemoteKey};
@@ -40,6 +40,9 @@ impl SharedMemory {
 }
 
 impl Fixture for SharedMemory {
+    const ROUNDS: u64 = 100_000;
+    const SWAPS: u64 = 2_000_000;
+
     fn new() -> Self {
         let private = Permissions::from_mode(0o700);
         let directory = tempfile::Builder::new().permissions(private).tempdir().unwrap();
@@ -81,10 +84,12 @@ impl Fixture for SharedMemory {
     }
 
     fn race(&mut self, peers: Vec<(Box<dyn Remote>, Step)>) {
+        let together = Barrier::new(peers.len());
         std::thread::scope(|scope| {
             for peer in peers {
                 scope.spawn(|| {
                     let mut runner = Runner::new(peer);
+                    together.wait();
                     while runner.turn() {}
                 });
             }

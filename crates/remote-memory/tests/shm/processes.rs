@@ -5,7 +5,7 @@
 
 use std::io::Read;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, ChildStdin, Command, Stdio};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -23,12 +23,27 @@ const COUNT: u64 = 0;
 const QUESTION: u64 = 8;
 const ANSWER: u64 = 16;
 
-/// Additions of each contender; both together take milliseconds.
-const ROUNDS: u64 = 50_000;
+/// Two words, one for each contender: how many starts it has come to.
+const STARTS: u64 = 0;
+/// Words that the contenders share, each on a cache line of its own: a neighbour's traffic would
+/// keep them from meeting.
+const ADDED: u64 = 128;
+const SWAPPED: u64 = 256;
+const WON: u64 = 384;
+
+/// Rounds of the contenders, whose halves both start together: within one, a part of a time
+/// slice, both are on processors of their own. All rounds take some tenths of a second.
+const ROUNDS: u64 = 200;
+/// Additions of each contender in a round, and values that they swap their way through.
+const STEPS: u64 = 10_000;
+/// Turns of waiting for the other before leaving the processor: some 100 us.
+const SPINS_MAX: u32 = 50_000;
 
 /// A child that is killed and reaped with the test.
 pub(crate) struct Part {
     child: Child,
+    /// Taken out of `child`, whose `wait` would close it: it tells of this test's end only.
+    _stdin: Option<ChildStdin>,
 }
 
 impl Part {
@@ -38,7 +53,7 @@ impl Part {
 
     /// Starts with a command prepared by the caller and waits until the child is ready.
     pub(crate) fn start_as(part: &str, socket: &Path, command: &mut Command) -> Self {
-        let child = command
+        let mut child = command
             .args(["processes::child_part", "--exact", "--nocapture", "--test-threads=1"])
             .env(PART, part)
             .env(SOCKET, socket)
@@ -46,7 +61,8 @@ impl Part {
             .stdout(Stdio::piped())
             .spawn()
             .unwrap();
-        let mut part = Self { child };
+        let _stdin = child.stdin.take();
+        let mut part = Self { child, _stdin };
         let ready = part.lines().any(|line| line.ends_with("ready"));
         assert!(ready, "the child ended before it was ready");
         part
@@ -142,25 +158,37 @@ fn own(socket: &Path, with_program: bool) {
 fn contend(socket: &Path) {
     let attachment = attach(socket, DEADLINE).unwrap();
     println!("ready");
-    contend_on(&*attachment.region());
+    contend_on(&*attachment.region(), 1);
 }
 
-/// Adds to one word, and counts in another by compare-and-swap.
-fn contend_on(region: &dyn Mapped) {
-    let start = 24;
-    region.fetch_and_add(start, 1).unwrap();
-    eventually("both contend", || region.read(start) == Ok(2));
-    for _ in 0..ROUNDS {
-        region.fetch_and_add(0, 1).unwrap();
-        let mut current = region.read(8).unwrap();
-        // Each failure is a success of the other, which has a bounded number of them.
-        loop {
-            match region.compare_and_swap(8, current, current + 1).unwrap() {
-                found if found == current => break,
-                found => current = found,
-            }
+/// Adds to one word, and takes another from value to value, which one contender can for each.
+fn contend_on(region: &dyn Mapped, me: u64) {
+    let mut won = 0;
+    for round in 0..ROUNDS {
+        start_together(region, me, 2 * round + 1);
+        for _ in 0..STEPS {
+            region.fetch_and_add(ADDED, 1).unwrap();
+        }
+        start_together(region, me, 2 * round + 2);
+        for value in round * STEPS..(round + 1) * STEPS {
+            let found = region.compare_and_swap(SWAPPED, value, value + 1).unwrap();
+            assert!(found >= value, "the word went back to {found}, behind {value}");
+            won += u64::from(found == value);
         }
     }
+    region.fetch_and_add(WON, won).unwrap();
+}
+
+/// Waits for the other contender without leaving the processor, if it comes soon.
+fn start_together(region: &dyn Mapped, me: u64, start: u64) {
+    region.write(STARTS + 8 * me, start).unwrap();
+    let mut spins = 0;
+    let there = || region.read(STARTS + 8 * (1 - me)).unwrap() >= start;
+    while !there() && spins < SPINS_MAX {
+        spins += 1;
+        std::hint::spin_loop();
+    }
+    eventually("the other contender comes", there);
 }
 
 fn sleep(socket: &Path) {
@@ -236,13 +264,14 @@ fn a_killed_owner_is_seen_and_its_region_stays_readable() {
 fn processes_contend_without_losing_anything() {
     let directory = private_directory();
     let socket = directory.path().join("shared.sock");
-    let region = Arc::new(OwnedRegion::create("shared", 64).unwrap());
+    let region = Arc::new(OwnedRegion::create("shared", 4096).unwrap());
     let _server = RegionServer::bind(&socket, Arc::clone(&region)).unwrap();
     let contender = Part::start("contender", &socket);
-    contend_on(&*region);
+    contend_on(&*region, 0);
     contender.finish();
-    assert_eq!(region.read(0), Ok(2 * ROUNDS));
-    assert_eq!(region.read(8), Ok(2 * ROUNDS));
+    assert_eq!(region.read(ADDED), Ok(2 * ROUNDS * STEPS));
+    assert_eq!(region.read(SWAPPED), Ok(ROUNDS * STEPS));
+    assert_eq!(region.read(WON), Ok(ROUNDS * STEPS), "each value has one winner");
 }
 
 #[test]

@@ -19,6 +19,13 @@ fn serve(path: &Path) -> (Arc<OwnedRegion>, RegionServer) {
     (region, server)
 }
 
+/// Leaves a socket that nobody listens on, as a killed owner does.
+fn leave_dead_socket(path: &Path) {
+    let listener = UnixListener::bind(path).unwrap();
+    // Dropping alone would not do: a process that another test is just starting has a copy.
+    rustix::net::shutdown(&listener, rustix::net::Shutdown::Both).unwrap();
+}
+
 fn bind_error(path: &Path) -> ShmError {
     let region = Arc::new(OwnedRegion::create("second", 64).unwrap());
     match RegionServer::bind(path, region) {
@@ -78,8 +85,7 @@ fn a_directory_open_to_others_is_refused() {
 fn a_live_socket_is_refused_and_a_dead_one_replaced() {
     let directory = private_directory();
     let path = directory.path().join("node.sock");
-    // A listener that ends without removing its socket, as a killed owner does.
-    drop(UnixListener::bind(&path).unwrap());
+    leave_dead_socket(&path);
     assert!(path.exists());
     let absent = attach(&path, DEADLINE).err();
     assert!(matches!(absent, Some(ShmError::NoOwner { .. })), "{absent:?}");
@@ -101,7 +107,7 @@ fn owners_that_start_at_once_leave_one_server() {
     let directory = private_directory();
     let path = directory.path().join("node.sock");
     for _ in 0..100 {
-        drop(UnixListener::bind(&path).unwrap());
+        leave_dead_socket(&path);
         let together = Barrier::new(4);
         let servers: Vec<_> = std::thread::scope(|scope| {
             let start = || {
