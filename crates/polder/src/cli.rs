@@ -49,9 +49,7 @@ Try things out:
   stub       Stand in for servers, with an exact capacity
 
 Options:
-{options}
-
-{after-help}";
+{options}{after-help}";
 
 const AFTER_HELP: &str = "\
 Examples:

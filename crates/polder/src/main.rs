@@ -4,6 +4,7 @@ use clap::Parser;
 use polder::cli::{Cli, exit};
 use polder::commands::{self, CommandError};
 use polder::logging;
+use polder::settings::SettingsError;
 use polder::terminal::{Paint, Style};
 use std::io::Write;
 use std::process::ExitCode;
@@ -48,11 +49,9 @@ fn print(text: &str) -> ExitCode {
 }
 
 fn complain(error: &CommandError, style: Style) {
-    let text = error.to_string();
-    match text.strip_prefix("error: ") {
+    match error {
         // A list of problems brings its own headings.
-        Some(_) => eprint!("{text}"),
-        None if text.starts_with("warning: ") => eprint!("{text}"),
-        None => eprintln!("{} {text}", style.paint(Paint::Red, "error:")),
+        CommandError::Settings(SettingsError::Wrong { .. }) => eprintln!("{error}"),
+        _ => eprintln!("{} {error}", style.paint(Paint::Red, "error:")),
     }
 }

@@ -21,7 +21,7 @@ pub(super) fn run(arguments: &CheckArguments) -> Result<Output, CommandError> {
             let aside = if arguments.json { String::new() } else { warnings.to_string() };
             Ok(Output { text, aside, has_failed: false })
         }
-        Err(SettingsError::Wrong(problems)) if arguments.json => {
+        Err(SettingsError::Wrong { problems, .. }) if arguments.json => {
             Err(CommandError::SettingsJson(as_json(false, &problems)))
         }
         Err(error) => Err(CommandError::Settings(error)),

@@ -1,3 +1,5 @@
+//! Control sockets: questions, garbage, slow and silent clients.
+
 use super::*;
 use crate::status::example;
 use std::cell::Cell;

@@ -16,6 +16,7 @@ mod reader;
 pub mod schema;
 mod show;
 mod source;
+mod tables;
 
 pub use hash::SettingsHash;
 pub use model::{
@@ -64,8 +65,20 @@ pub enum SettingsError {
         file: String,
     },
     /// What it says cannot be used.
-    #[error("{0}")]
-    Wrong(Problems),
+    #[error("{problems}{} in {file}", count(.problems))]
+    Wrong {
+        /// The file.
+        file: String,
+        /// All that is wrong with it.
+        problems: Problems,
+    },
+}
+
+fn count(problems: &Problems) -> String {
+    match problems.0.len() {
+        1 => "1 problem".to_owned(),
+        many => format!("{many} problems"),
+    }
 }
 
 /// Reads a file and checks it. `overrides` are `KEY=VALUE` texts, which win over the file.
@@ -79,13 +92,15 @@ pub fn load(path: &Path, overrides: &[String]) -> Result<Checked, SettingsError>
         return Err(SettingsError::TooLong { file });
     }
     match String::from_utf8(bytes) {
-        Ok(text) => parse(&file, &text, overrides).map_err(SettingsError::Wrong),
+        Ok(text) => parse(&file, &text, overrides)
+            .map_err(|problems| SettingsError::Wrong { file, problems }),
         Err(error) => {
             let at = error.utf8_error().valid_up_to();
             let text = String::from_utf8_lossy(error.as_bytes());
             let findings = Findings::default();
             findings.error(&(at..at + 1), "this is no text in UTF-8", "save the file as UTF-8");
-            Err(SettingsError::Wrong(findings.locate(&Source::new(&file, &text))))
+            let problems = findings.locate(&Source::new(&file, &text));
+            Err(SettingsError::Wrong { file, problems })
         }
     }
 }
@@ -159,5 +174,8 @@ fn syntax_help(text: &str) -> &'static str {
 mod tests;
 
 #[cfg(test)]
-#[path = "reference_tests.rs"]
+mod across_tests;
+#[cfg(test)]
+mod any_text_tests;
+#[cfg(test)]
 mod reference_tests;

@@ -1,9 +1,10 @@
+//! Settings: values, keys, and the places of what is wrong with them.
+
 use super::schema::{Kind, Missing, SECTIONS};
 use super::*;
 use pool_model::SiteId;
-use proptest::prelude::*;
 
-const GOOD: &str = r#"
+pub(super) const GOOD: &str = r#"
 [pool]
 hold_ms = 5
 [[edges]]
@@ -24,12 +25,12 @@ name = "n"
 count = 4
 "#;
 
-fn good() -> Settings {
+pub(super) fn good() -> Settings {
     parse("polder.toml", GOOD, &[]).map(|checked| checked.settings).unwrap()
 }
 
 /// What is wrong with a text, as `line:column message`.
-fn wrong(text: &str) -> Vec<String> {
+pub(super) fn wrong(text: &str) -> Vec<String> {
     let problems = match parse("polder.toml", text, &[]) {
         Ok(checked) => checked.warnings,
         Err(problems) => problems,
@@ -43,7 +44,7 @@ fn wrong(text: &str) -> Vec<String> {
 }
 
 /// Replaces a part of the good file, and expects one problem, at the place where `here` stands.
-fn one_problem(old: &str, new: &str, here: &str, message: &str, help: &str) {
+pub(super) fn one_problem(old: &str, new: &str, here: &str, message: &str, help: &str) {
     assert!(GOOD.contains(old), "the good file has no `{old}`");
     let text = GOOD.replacen(old, new, 1);
     let problems = wrong(&text);
@@ -185,52 +186,6 @@ fn only_edges_may_be_reached_from_elsewhere() {
 }
 
 #[test]
-fn times_and_loads_fit_each_other() {
-    one_problem("hold_ms = 5", "hold_ms = 5\nlook_every_ms = 9", "5", "", "9 or more");
-    one_problem("hold_ms = 5", "light_load = 1.0", "1.0", "not below `high_load`", "to and fro");
-    one_problem("hold_ms = 5", "slot_lease_ms = 99", "99", "less than twice", "100 or more");
-}
-
-#[test]
-fn names_hosts_and_listeners_are_unique() {
-    one_problem("name = \"blog\"", "name = \"shop\"", "\"shop\"", "two sites `shop`", "");
-    let hosts = "hosts = [\"a\", \"SHOP.localhost\"]";
-    one_problem("hosts = [\"blog.localhost\"]", hosts, "\"SHOP", "already means site `shop`", "");
-    let two = "count = 4\n[[nodes]]\nname = \"n3\"";
-    one_problem("count = 4", two, "\"n3\"", "two nodes `n3`", "adds a number");
-    let twice = "127.0.0.1:8080\",\n\"127.0.0.1:8080";
-    one_problem("127.0.0.1:8080", twice, "\"127.0.0.1:8080\"]", "listens on", "remove one");
-    // Two edges may share an address, and port 0 is never taken.
-    let two = "[\"127.0.0.1:0\", \"127.0.0.1:0\"]\n[[edges]]\nlisten = [\"127.0.0.1:0\"]";
-    assert_eq!(wrong(&GOOD.replace("[\"127.0.0.1:8080\"]", two)), Vec::<String>::new());
-}
-
-#[test]
-fn guarantees_fit_the_pool() {
-    one_problem("max = 4", "max = 2\nhard = 3", "3", "`hard` 3 above `max` 2", "at most 2");
-    one_problem("nodes = 2", "nodes = 0", "0", "starts with 0 nodes", "allow 1 to 4");
-    let blog = "name = \"blog\"\n";
-    let with = |line: &str| format!("{blog}{line}\n");
-    one_problem(blog, &with("hard = 4"), "4", "`hard` sums up to 5", "there are 4 nodes");
-    one_problem(blog, &with("nodes = 3"), "3", "start with 5 nodes", "there are 4 nodes");
-}
-
-#[test]
-fn what_is_odd_gives_a_warning_and_settings() {
-    let text = GOOD.replace("hold_ms = 5", "policy = \"rigid\"");
-    let warnings = parse("x", &text, &[]).unwrap().warnings;
-    assert_eq!(warnings.0.len(), 1);
-    assert_eq!(warnings.0[0].severity, Severity::Warning);
-    assert!(warnings.0[0].message.contains("1 of 4 nodes start free"), "{warnings}");
-    let text = GOOD.replace("nodes = 2", "nodes = 1").replace("count = 4", "count = 2");
-    let warnings = parse("x", &text, &[]).unwrap().warnings;
-    assert!(warnings.0[0].message.contains("bind every node"), "{warnings}");
-    let text = GOOD.replace("\"{port}\"", "\"now\"");
-    let warnings = parse("x", &text, &[]).unwrap().warnings;
-    assert!(warnings.0[0].message.contains("site `blog` does not mention `{port}`"), "{warnings}");
-}
-
-#[test]
 fn programs_and_placeholders_are_checked() {
     let text = GOOD.replace("{node}-{site}", "{nod}");
     let [problem] = &wrong(&text)[..] else { panic!("one of {:#?}", wrong(&text)) };
@@ -255,79 +210,11 @@ fn checks_are_one_of_two() {
     assert!(problems.iter().any(|p| p.contains("did you mean `path`?")), "{problems:?}");
 }
 
-/// The good file's nodes replaced by two with addresses.
-fn with_addresses(first: &str, second: &str) -> String {
-    let nodes = "[[nodes]]\nname = \"n\"\ncount = 4\n";
-    let new = format!(
-        "[[nodes]]\nname = \"a\"\nservers = {{ shop = \"10.0.0.1:1\", blog = \"10.0.0.1:2\" }}\n\
-         [[nodes]]\n{first}\nname = \"b\"\nservers = {{ {second} }}\n"
-    );
-    GOOD.replace(nodes, &new).replace("nodes = 2\n", "")
-}
-
-#[test]
-fn servers_may_be_addresses() {
-    let text = with_addresses("", "blog = \"10.0.0.2:2\", shop = \"10.0.0.2:1\"");
-    let settings = parse("x", &text, &[]).unwrap().settings;
-    let addresses = ["10.0.0.2:1", "10.0.0.2:2"].map(|address| address.parse().unwrap());
-    // In the order of the sites, whatever the order in the file.
-    assert_eq!(settings.nodes[1].servers, Servers::Addresses(addresses.to_vec()));
-}
-
-#[test]
-fn addresses_of_servers_are_checked() {
-    let both = "shop = \"10.0.0.2:1\", blog = \"10.0.0.2:2\"";
-    let cases = [
-        ("", "shop = \"10.0.0.2:1\"", "no address for `blog`", "one server for each"),
-        ("count = 2", both, "both `servers` and `count`", "`[[nodes]]` for each"),
-        ("host = \"127.0.0.1\"", both, "both `host` and `servers`", "remove `host`"),
-        ("", "shop = \"10.0.0.2:0\", blog = \"10.0.0.2:2\"", "nobody can connect", "own address"),
-        ("", "shop = \"[::1]:1\", blog = \"10.0.0.2:2\"", "IPv6", "for now"),
-        ("", "shop = 1, blog = \"10.0.0.2:2\"", "is no string", "IP:PORT"),
-        ("", "shop = \"10.0.0.1:2\", blog = \"10.0.0.2:2\"", "another node already", "twice"),
-        ("", "shop = \"127.0.0.1:8080\", blog = \"10.0.0.2:2\"", "an edge listens", "own address"),
-    ];
-    for (first, second, message, help) in cases {
-        let problems = wrong(&with_addresses(first, second));
-        let found = problems.iter().any(|p| p.contains(message) && p.contains(help));
-        assert!(found, "{message}: {problems:?}");
-    }
-    let text = with_addresses("", &format!("{both}, blogg = \"10.0.0.2:3\""));
-    let [problem] = &wrong(&text)[..] else { panic!("one of {:#?}", wrong(&text)) };
-    assert!(problem.contains("no site `blogg` [did you mean `blog`?]"), "{problem}");
-}
-
-#[test]
-fn a_default_site_exists() {
-    let text = format!("http.default_site = \"shpo\"\n{GOOD}");
-    assert_eq!(wrong(&text), ["1:21 no site `shpo` [did you mean `shop`?]"]);
-}
-
 #[test]
 fn a_runtime_folder_leaves_room_for_sockets() {
     one_problem("hold_ms = 5", "runtime_dir = \"run\"", "\"run\"", "not an absolute path", "`/`");
     let long = format!("runtime_dir = \"/{}\"", "a".repeat(64));
     one_problem("hold_ms = 5", &long, "\"/a", "longer than 64 bytes", "107 bytes");
-}
-
-#[test]
-fn there_are_limits_to_everything() {
-    let many = |what: &str, rest: &dyn Fn(usize) -> String, count: usize| -> String {
-        (0..count).map(|number| format!("[[{what}]]\n{}\n", rest(number))).collect()
-    };
-    let edges = many("edges", &|_| "listen = [\"127.0.0.1:0\"]".into(), 64);
-    let problems = wrong(&format!("{GOOD}{edges}"));
-    assert!(problems.iter().any(|p| p.contains("more than 64 edges")), "{problems:?}");
-    let site = |n| format!("name = \"s{n}\"\nhosts = [\"s{n}\"]\nhard = 0\ncommand = [\"PORT\"]");
-    let sites = many("sites", &site, 1_022);
-    let problems = wrong(&format!("{GOOD}{sites}"));
-    assert!(problems.iter().any(|p| p.contains("more than 1023 sites")), "{problems:?}");
-    assert!(parse("x", &format!("{GOOD}{}", many("sites", &site, 1_021)), &[]).is_ok());
-    let nodes = "[[nodes]]\nname = \"m\"\ncount = 16_379\n";
-    let problems = wrong(&format!("{GOOD}{nodes}"));
-    assert_eq!(problems.len(), 1, "{problems:?}");
-    assert!(problems[0].contains("more than 16382 nodes"), "{problems:?}");
-    assert!(parse("x", &format!("{GOOD}{}", nodes.replace("379", "378")), &[]).is_ok());
 }
 
 #[test]
@@ -444,102 +331,4 @@ fn a_file_that_cannot_be_read_is_named() {
     let file = folder.path().join("good.toml");
     std::fs::write(&file, GOOD).unwrap();
     assert_eq!(load(&file, &[]).unwrap().settings, good());
-}
-
-/// Lines from which files are put together that are nearly right.
-const SCRAPS: [&str; 24] = [
-    "[pool]",
-    "[[pool]]",
-    "hold_ms = 5",
-    "hold_ms = -1",
-    "[[edges]]",
-    "listen = [\"127.0.0.1:0\"]",
-    "listen = []",
-    "[http]",
-    "[[sites]]",
-    "[sites]",
-    "name = \"shop\"",
-    "name = \"ä\"",
-    "hosts = [\"a\", \"*.b\"]",
-    "hosts = [3]",
-    "command = [\"{port}\", \"{{x}\"]",
-    "command = []",
-    "max = 16382",
-    "hard = 16382",
-    "check = { path = \"/\" }",
-    "[[nodes]]",
-    "count = 16382",
-    "servers = { shop = \"10.0.0.1:1\" }",
-    "servers = {}",
-    "pool.name = \"x\"",
-];
-
-proptest! {
-    #[test]
-    fn no_text_panics(text: String) {
-        if let Err(problems) = parse("x", &text, &[]) {
-            prop_assert!(!problems.to_string().is_empty());
-        }
-    }
-
-    #[test]
-    fn no_file_of_scraps_panics(
-        lines in proptest::collection::vec(proptest::sample::select(&SCRAPS[..]), 0..24),
-        set in "(pool|sites|nodes|edges)?\\.?[a-z0-9.]{0,6}=?.{0,6}",
-    ) {
-        let text = lines.join("\n");
-        for overrides in [vec![], vec![set]] {
-            match parse("x", &text, &overrides) {
-                Ok(checked) => prop_assert!(!checked.warnings.any_error()),
-                Err(problems) => prop_assert!(problems.any_error()),
-            }
-        }
-    }
-
-    #[test]
-    fn no_change_of_one_character_panics(at in 0usize..420, new: char) {
-        let mut text: Vec<char> = GOOD.chars().collect();
-        let at = at % text.len();
-        text[at] = new;
-        let _ = parse("x", &text.into_iter().collect::<String>(), &[]);
-    }
-
-    #[test]
-    fn settings_survive_a_round_trip(
-        look in 1u32..1_000, hold in 0u32..1_000, high in 0.02f64..900.0, hard in 0u16..4,
-        sites in 1usize..6, extra in 0u16..9, threads in proptest::option::of(1u16..256),
-        is_observer: bool, path in "(/[a-z~%.]{0,5}){1,3}",
-    ) {
-        let mut settings = good();
-        let mode = if is_observer { Mode::Observe } else { Mode::Move };
-        settings.pool.mode = mode;
-        settings.pool.look_every_ms = look;
-        settings.pool.idle_look_every_ms = look + extra as u32;
-        settings.pool.slot_lease_ms = 10 + 2 * (look + extra as u32);
-        settings.pool.hold_ms = look + hold;
-        settings.pool.high_load = high;
-        settings.pool.light_load = high / 2.0;
-        settings.edges[0].threads = threads;
-        let model = settings.sites.remove(1);
-        settings.sites = (0..sites)
-            .map(|number| Site {
-                name: format!("s{number}"),
-                hosts: vec![format!("s{number}.x"), format!("*.s{number}.x")],
-                guarantee: pool_model::Guarantee::new(hard, u16::MAX).unwrap(),
-                nodes: hard,
-                check: Check::Path(path.clone()),
-                ..model.clone()
-            })
-            .collect();
-        let node = settings.nodes[0].clone();
-        settings.nodes = (0..hard as usize * sites + extra as usize + 1)
-            .map(|number| Node { name: format!("x{number}"), ..node.clone() })
-            .collect();
-        let text = settings.to_toml();
-        let again = parse("x", &text, &[]).map_err(|problems| {
-            TestCaseError::fail(format!("{problems}\n{text}"))
-        })?;
-        prop_assert_eq!(again.settings.pool_hash(), settings.pool_hash());
-        prop_assert_eq!(again.settings, settings);
-    }
 }

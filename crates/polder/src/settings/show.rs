@@ -42,6 +42,7 @@ impl Settings {
 
     fn pool_table(&self) -> Table {
         let pool = &self.pool;
+        let metrics = pool.metrics.map_or("off".into(), |address| address.to_string());
         let runtime_dir = pool.runtime_dir.as_ref().and_then(|path| path.to_str());
         table! {
             "name": Value::from(pool.name.as_str()),
@@ -56,7 +57,7 @@ impl Settings {
             "node_dead_ms": Value::from(pool.node_dead_ms),
             "slot_lease_ms": Value::from(pool.slot_lease_ms),
             "runtime_dir": runtime_dir.map(Value::from),
-            "metrics": Value::from(pool.metrics.map_or("off".into(), |address| address.to_string())),
+            "metrics": Value::from(metrics),
         }
     }
 

@@ -1,0 +1,323 @@
+//! The tables of the settings file, key by key.
+
+use super::schema::{Key, Kind, Missing, Section};
+
+const fn int(name: &'static str, min: u64, max: u64, default: u64, help: &'static str) -> Key {
+    Key { name, kind: Kind::Integer { min, max }, missing: Missing::Integer(default), help }
+}
+
+const fn key(name: &'static str, kind: Kind, missing: Missing, help: &'static str) -> Key {
+    Key { name, kind, missing, help }
+}
+
+/// The longest time that any setting may name: an hour. What takes longer is not a time-out.
+const HOUR_MS: u64 = 3_600_000;
+/// The largest size that any setting may name: 1 TiB.
+const TIB_BYTES: u64 = 1 << 40;
+/// The largest count that fits the shared words (`in_flight` has 24 bits, less a margin that an
+/// overflow by all edges at once cannot use up).
+const IN_FLIGHT_MAX: u64 = 65_535;
+
+/// `[pool]`.
+pub const POOL: Section = Section {
+    name: "pool",
+    repeated: false,
+    help: "How the nodes are shared.",
+    keys: &[
+        key(
+            "name",
+            Kind::Text,
+            Missing::Text("pool"),
+            "Names the pool in `polder status` and its folder for sockets.",
+        ),
+        key(
+            "policy",
+            Kind::Choice(&["reconf", "rigid"]),
+            Missing::Text("reconf"),
+            "`reconf` moves nodes to loaded sites; `rigid` leaves each where it started.",
+        ),
+        key(
+            "mode",
+            Kind::Choice(&["move", "observe"]),
+            Missing::Text("move"),
+            "`observe` decides and logs, and moves nothing: how to start with a new balancer.",
+        ),
+        int("look_every_ms", 1, 1_000, 1, "How often an edge with requests looks at the pool."),
+        int("idle_look_every_ms", 1, 10_000, 50, "How often an edge without requests looks."),
+        int("hold_ms", 1, 60_000, 2, "How long a load must last before a node moves."),
+        key(
+            "high_load",
+            Kind::Number { min: 0.01, max: 1_000.0 },
+            Missing::Number(1.0),
+            "A site whose load is above this wants a node. Load is (requests in flight + queued) \
+             / sum of `max_in_flight` of its nodes.",
+        ),
+        key(
+            "light_load",
+            Kind::Number { min: 0.001, max: 1_000.0 },
+            Missing::Number(0.5),
+            "A site whose load is below this may give a node. Below `high_load`.",
+        ),
+        int(
+            "drain_max_ms",
+            1,
+            HOUR_MS,
+            30_000,
+            "How long requests in flight may finish after their node moved, or after Ctrl-C.",
+        ),
+        int(
+            "node_dead_ms",
+            10,
+            60_000,
+            50,
+            "A node whose heartbeat stands still for so long takes no part in moves.",
+        ),
+        int(
+            "slot_lease_ms",
+            10,
+            60_000,
+            100,
+            "An edge that does not look for so long is dead: what it had in flight no longer \
+             counts. At least twice `idle_look_every_ms`.",
+        ),
+        key(
+            "runtime_dir",
+            Kind::Text,
+            Missing::Means(
+                "`$XDG_RUNTIME_DIR/polder-NAME`, else a private folder under the temporary one",
+            ),
+            "The folder for sockets and the lock; absolute.",
+        ),
+        key(
+            "metrics",
+            Kind::Text,
+            Missing::Text("127.0.0.1:0"),
+            "Where `/metrics` and `/healthz` are served: a loopback address, or `off`. Port 0 \
+             takes a free one, which `polder status` shows.",
+        ),
+    ],
+};
+
+/// `[[edges]]`.
+pub const EDGES: Section = Section {
+    name: "edges",
+    repeated: true,
+    help: "Where clients connect. Each table is a process; two with the same address share it. \
+           Without any, one edge listens on 127.0.0.1:8080.",
+    keys: &[
+        key("listen", Kind::Texts, Missing::Required, "Addresses, as `IP:PORT`."),
+        key(
+            "threads",
+            Kind::Integer { min: 1, max: 256 },
+            Missing::Means("one for each core"),
+            "Threads that carry requests.",
+        ),
+    ],
+};
+
+/// `[http]`.
+pub const HTTP: Section = Section {
+    name: "http",
+    repeated: false,
+    help: "Limits and time-outs of all edges.",
+    keys: &[
+        key(
+            "default_site",
+            Kind::Text,
+            Missing::Means("none: such a request gets 421"),
+            "The site of requests for a host that no site names.",
+        ),
+        key(
+            "forwarded",
+            Kind::Choice(&["rewrite", "append"]),
+            Missing::Text("rewrite"),
+            "What a client says in `X-Forwarded-*` is dropped, or kept and continued: the latter \
+             only behind another proxy.",
+        ),
+        int("connections_max", 1, 1_000_000, 10_000, "Client connections of one edge."),
+        int("headers_max", 8, 1_000, 100, "Header lines of one request."),
+        int("header_bytes_max", 8_192, 1 << 20, 32_768, "Bytes of a request's head."),
+        int("uri_bytes_max", 16, 60_000, 8_192, "Bytes of a request's target."),
+        int("body_bytes_max", 1, TIB_BYTES, 1 << 30, "Bytes of a request's body."),
+        int("header_timeout_ms", 1, HOUR_MS, 10_000, "How long a request's head may take."),
+        int("body_idle_timeout_ms", 1, HOUR_MS, 30_000, "How long a body may stand still."),
+        int(
+            "keep_alive_idle_ms",
+            1,
+            HOUR_MS,
+            60_000,
+            "How long a client's connection may wait for its next request.",
+        ),
+        int("connect_timeout_ms", 1, HOUR_MS, 1_000, "How long a connection to a server may take."),
+        int(
+            "response_header_timeout_ms",
+            1,
+            HOUR_MS,
+            60_000,
+            "From the end of the request to the head of its response.",
+        ),
+        int(
+            "expect_wait_ms",
+            0,
+            HOUR_MS,
+            1_000,
+            "How long a body with `Expect: 100-continue` waits for the server's word.",
+        ),
+        int(
+            "retries_max",
+            0,
+            8,
+            2,
+            "Further tries of a request that a server failed before it answered; only where that \
+             is safe.",
+        ),
+        int("retry_body_max_bytes", 0, 16 << 20, 65_536, "A longer body is not kept for a retry."),
+        int("upstream_idle_max", 0, 65_536, 64, "Idle connections to one server of each thread."),
+        int("upstream_idle_ms", 1, HOUR_MS, 30_000, "How long such a connection is kept."),
+    ],
+};
+
+/// `[health]`.
+pub const HEALTH: Section = Section {
+    name: "health",
+    repeated: false,
+    help: "When a server counts as failing: by the requests it fails, and by the agent's checks.",
+    keys: &[
+        int(
+            "failures_max",
+            1,
+            1_000,
+            5,
+            "Requests failed in a row after which an edge sends a \
+             server nothing for `eject_ms`.",
+        ),
+        int("eject_ms", 1, HOUR_MS, 10_000, "How long that lasts."),
+        int("check_every_ms", 10, HOUR_MS, 1_000, "How often an agent checks a server."),
+        int("check_timeout_ms", 1, HOUR_MS, 1_000, "How long one check may take."),
+        int("rise", 1, 100, 1, "Checks passed in a row that make a server ready."),
+        int("fall", 1, 100, 3, "Checks failed in a row that make it failing."),
+        int(
+            "unresponsive_max_ms",
+            1,
+            HOUR_MS,
+            30_000,
+            "A started server that passes no check for so long is replaced.",
+        ),
+        int("stop_timeout_ms", 0, HOUR_MS, 5_000, "Time between SIGTERM and SIGKILL."),
+    ],
+};
+
+/// `[[sites]]`.
+pub const SITES: Section = Section {
+    name: "sites",
+    repeated: true,
+    help: "The web sites that share the pool.",
+    keys: &[
+        key("name", Kind::Text, Missing::Required, "Names the site; lower case."),
+        key(
+            "hosts",
+            Kind::Texts,
+            Missing::Required,
+            "Host names that mean this site; `*.example.org` for all names below one.",
+        ),
+        int("hard", 0, 16_382, 1, "Nodes that no move ever takes from it."),
+        key(
+            "max",
+            Kind::Integer { min: 1, max: 16_382 },
+            Missing::Means("no bound"),
+            "Nodes beyond which it takes no more.",
+        ),
+        key(
+            "nodes",
+            Kind::Integer { min: 0, max: 16_382 },
+            Missing::Means("as `hard`"),
+            "Nodes that it starts with, in the order of the file; the rest start free.",
+        ),
+        key(
+            "balance",
+            Kind::Choice(&["least-in-flight", "round-robin", "two-choices"]),
+            Missing::Text("least-in-flight"),
+            "Which server takes the next request.",
+        ),
+        int(
+            "queue_max",
+            0,
+            1_000_000,
+            1_000,
+            "Requests that may wait at one edge; the next gets \
+             503.",
+        ),
+        int("queue_timeout_ms", 1, HOUR_MS, 5_000, "How long one may wait."),
+        key(
+            "command",
+            Kind::Texts,
+            Missing::Means("none: then each node needs `servers`"),
+            "The program that serves the site on a node. `{port}`, `{host}`, `{node}` and \
+             `{site}` are filled in, and stand in the environment as `PORT`, `HOST`, `NODE` and \
+             `SITE`.",
+        ),
+        key(
+            "start",
+            Kind::Choice(&["warm", "on-assignment"]),
+            Missing::Text("warm"),
+            "`warm` runs the program on each node at once; `on-assignment` when the node comes.",
+        ),
+        key(
+            "check",
+            Kind::Table,
+            Missing::Means("`{ tcp = true }`"),
+            "How a server is checked: `{ path = \"/healthz\" }` or `{ tcp = true }`.",
+        ),
+    ],
+};
+
+/// `check = { ... }` of a site.
+pub const CHECK: Section = Section {
+    name: "check",
+    repeated: false,
+    help: "How a server is checked; one of the two.",
+    keys: &[
+        key("path", Kind::Text, Missing::Means("no request"), "GET this; 200 to 399 passes."),
+        key("tcp", Kind::Flag, Missing::Means("`true` without `path`"), "A connection passes."),
+    ],
+};
+
+/// `[[nodes]]`.
+pub const NODES: Section = Section {
+    name: "nodes",
+    repeated: true,
+    help: "What serves the sites.",
+    keys: &[
+        key("name", Kind::Text, Missing::Required, "Names the node; lower case."),
+        key(
+            "count",
+            Kind::Integer { min: 1, max: 16_382 },
+            Missing::Means("one node"),
+            "So many nodes alike: `n` with 8 is `n1` to `n8`.",
+        ),
+        int(
+            "max_in_flight",
+            1,
+            IN_FLIGHT_MAX,
+            8,
+            "Requests that it takes at once, over all \
+             edges and sites.",
+        ),
+        key(
+            "host",
+            Kind::Text,
+            Missing::Text("127.0.0.1"),
+            "The loopback IPv4 address that its servers listen on.",
+        ),
+        key(
+            "servers",
+            Kind::Table,
+            Missing::Means("an agent starts the sites' commands"),
+            "Addresses of servers that run anyway, one for each site: \
+             `{ shop = \"10.0.0.5:9001\" }`. Not with `count`.",
+        ),
+    ],
+};
+
+/// All tables, in the order of the documentation.
+pub const SECTIONS: [&Section; 6] = [&POOL, &EDGES, &HTTP, &HEALTH, &SITES, &NODES];
