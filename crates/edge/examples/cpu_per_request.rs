@@ -2,7 +2,9 @@
 //!
 //! One thread of the edge stands between 64 connections that ask for 1 KiB as fast as they get it
 //! and an origin that answers from memory; both run on threads of their own in this process. The
-//! time is the scheduler's own count for the edge's thread, user and kernel together.
+//! time is the scheduler's own count for the edge's thread, user and kernel together. Where nginx
+//! is installed, it takes turns with the edge (one worker, connections kept, no access log), and
+//! the median of the rounds' ratios is printed.
 //!
 //! ```sh
 //! cargo run --release -p edge --example cpu_per_request
@@ -14,6 +16,8 @@ use edge::{Dispatcher, Edge, Options, Permit, Refusal, SiteOptions, Verdict};
 use pool_model::{NodeId, SiteId};
 use std::io;
 use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -101,14 +105,19 @@ async fn ask(address: SocketAddr, answered: Arc<AtomicU64>) -> io::Result<()> {
     }
 }
 
-/// Nanoseconds that the edge's thread has run.
-fn edge_cpu_ns() -> io::Result<u64> {
+/// Nanoseconds that a thread has run, by its directory in /proc.
+fn run_ns(task: &Path) -> io::Result<u64> {
+    let stat = std::fs::read_to_string(task.join("schedstat"))?;
+    let run = stat.split(' ').next().and_then(|word| word.parse().ok());
+    run.ok_or_else(|| io::Error::other("schedstat has no run time"))
+}
+
+/// The directory of the edge's thread.
+fn edge_task() -> io::Result<PathBuf> {
     for task in std::fs::read_dir("/proc/self/task")? {
         let path = task?.path();
         if std::fs::read_to_string(path.join("comm"))?.trim() == "edge-0" {
-            let stat = std::fs::read_to_string(path.join("schedstat"))?;
-            let run = stat.split(' ').next().and_then(|word| word.parse().ok());
-            return run.ok_or_else(|| io::Error::other("schedstat has no run time"));
+            return Ok(path);
         }
     }
     Err(io::Error::other("the edge has no thread"))
@@ -116,6 +125,90 @@ fn edge_cpu_ns() -> io::Result<u64> {
 
 fn runtime() -> io::Result<tokio::runtime::Runtime> {
     tokio::runtime::Builder::new_current_thread().enable_all().build()
+}
+
+/// nginx with one process, killed when dropped.
+struct Nginx {
+    process: Child,
+    address: SocketAddr,
+    directory: PathBuf,
+}
+
+impl Nginx {
+    fn start(origin: SocketAddr) -> io::Result<Self> {
+        let directory = std::env::temp_dir().join(format!("edge-nginx-{}", std::process::id()));
+        std::fs::create_dir_all(&directory)?;
+        let address = std::net::TcpListener::bind(("127.0.0.1", 0))?.local_addr()?;
+        let place = directory.display();
+        let settings = format!(
+            "daemon off; master_process off; pid {place}/pid; error_log {place}/log;\n\
+             events {{ worker_connections 1024; }}\n\
+             http {{ access_log off; keepalive_requests 1000000000;\n\
+             client_body_temp_path {place}/a; proxy_temp_path {place}/b;\n\
+             fastcgi_temp_path {place}/c; uwsgi_temp_path {place}/d; scgi_temp_path {place}/e;\n\
+             upstream u {{ server {origin}; keepalive 64; keepalive_requests 1000000000; }}\n\
+             server {{ listen {address}; location / {{ proxy_pass http://u;\n\
+             proxy_http_version 1.1; proxy_set_header Connection \"\";\n\
+             proxy_set_header X-Forwarded-For $remote_addr;\n\
+             proxy_set_header X-Forwarded-Proto http; }} }} }}\n"
+        );
+        let file = directory.join("nginx.conf");
+        std::fs::write(&file, settings)?;
+        let process = Command::new("nginx").arg("-c").arg(&file).stderr(Stdio::null()).spawn()?;
+        let nginx = Self { process, address, directory };
+        // It listens within milliseconds, if at all.
+        for _ in 0..100 {
+            if std::net::TcpStream::connect(address).is_ok() {
+                return Ok(nginx);
+            }
+            std::thread::sleep(Duration::from_millis(10));
+        }
+        Err(io::Error::other("nginx does not listen"))
+    }
+
+    fn task(&self) -> PathBuf {
+        PathBuf::from(format!("/proc/{}", self.process.id()))
+    }
+}
+
+impl Drop for Nginx {
+    fn drop(&mut self) {
+        let _ = self.process.kill();
+        let _ = self.process.wait();
+        let _ = std::fs::remove_dir_all(&self.directory);
+    }
+}
+
+/// Microseconds of CPU for one request, in one round.
+fn round(name: &str, address: SocketAddr, task: &Path) -> io::Result<f64> {
+    let answered = Arc::new(AtomicU64::new(0));
+    let counter = Arc::clone(&answered);
+    let (stop, stopped) = tokio::sync::oneshot::channel::<()>();
+    let clients = std::thread::spawn(move || {
+        runtime()?.block_on(async {
+            for _ in 0..CONNECTIONS {
+                tokio::spawn(ask(address, Arc::clone(&counter)));
+            }
+            let _ = stopped.await;
+            io::Result::Ok(())
+        })
+    });
+    std::thread::sleep(ROUND / 4);
+    let before = (run_ns(task)?, answered.load(Ordering::Relaxed));
+    std::thread::sleep(ROUND);
+    let after = (run_ns(task)?, answered.load(Ordering::Relaxed));
+    drop(stop);
+    clients.join().map_err(|_| io::Error::other("the clients panicked"))??;
+    let requests = (after.1 - before.1).max(1);
+    let cost_us = (after.0 - before.0) as f64 / requests as f64 / 1e3;
+    let rate = requests as f64 / ROUND.as_secs_f64();
+    println!("{name}: {cost_us:.1} us of CPU per request at {rate:.0} requests/s");
+    Ok(cost_us)
+}
+
+fn median(mut values: Vec<f64>) -> f64 {
+    values.sort_by(f64::total_cmp);
+    values[values.len() / 2]
 }
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -127,31 +220,20 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     });
     let sites = vec![SiteOptions::new(SiteId::MIN, "one", &["a.example"])];
     let edge = Edge::start(Options { sites, ..Options::default() }, &One(server))?;
-    let address = edge.addresses()[0];
-    let answered = Arc::new(AtomicU64::new(0));
-    let counter = Arc::clone(&answered);
-    std::thread::spawn(move || {
-        runtime()?.block_on(async {
-            for _ in 0..CONNECTIONS {
-                tokio::spawn(ask(address, Arc::clone(&counter)));
-            }
-            std::future::pending::<io::Result<()>>().await
-        })
-    });
-    std::thread::sleep(ROUND / 4);
-    let mut costs = Vec::with_capacity(ROUNDS);
-    for round in 1..=ROUNDS {
-        let before = (edge_cpu_ns()?, answered.load(Ordering::Relaxed));
-        std::thread::sleep(ROUND);
-        let after = (edge_cpu_ns()?, answered.load(Ordering::Relaxed));
-        let requests = (after.1 - before.1).max(1);
-        let cost_us = (after.0 - before.0) as f64 / requests as f64 / 1e3;
-        let rate = requests as f64 / ROUND.as_secs_f64();
-        println!("round {round}: {cost_us:.1} us of CPU per request at {rate:.0} requests/s");
-        costs.push(cost_us);
+    let (address, task) = (edge.addresses()[0], edge_task()?);
+    let nginx = Nginx::start(server).inspect_err(|error| println!("nginx skipped: {error}")).ok();
+    let (mut costs, mut ratios) = (Vec::new(), Vec::new());
+    for _ in 0..ROUNDS {
+        let cost = round("edge ", address, &task)?;
+        costs.push(cost);
+        if let Some(nginx) = &nginx {
+            ratios.push(cost / round("nginx", nginx.address, &nginx.task())?);
+        }
     }
-    costs.sort_by(f64::total_cmp);
-    println!("median {:.1} us, {:.1} to {:.1}", costs[ROUNDS / 2], costs[0], costs[ROUNDS - 1]);
+    println!("median of the edge: {:.1} us", median(costs));
+    if !ratios.is_empty() {
+        println!("median of edge / nginx: {:.2}", median(ratios));
+    }
     let counted = edge.metrics();
     println!(
         "connections to the origin: {} opened, {} requests over kept ones; p99 {} us",

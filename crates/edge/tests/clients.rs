@@ -44,7 +44,7 @@ fn half_a_head_is_given_up() {
 
 #[test]
 fn idle_connections_are_closed_without_a_word() {
-    let limits = Options { header_timeout_ms: 60_000, keep_alive_idle_ms: 150, ..options() };
+    let limits = Options { header_timeout_ms: 60_000, keep_alive_idle_ms: 500, ..options() };
     let origin = Origin::echo();
     let (edge, _) = edge(limits, &[origin.address]);
     let mut client = Client::new(edge.addresses()[0]);
@@ -61,10 +61,10 @@ fn idle_connections_are_closed_without_a_word() {
 #[test]
 fn a_slow_server_is_not_the_clients_fault() {
     let origin = Origin::serving(|conn, _| {
-        std::thread::sleep(Duration::from_millis(400));
+        std::thread::sleep(Duration::from_millis(900));
         conn.answer("200 OK", b"slow");
     });
-    let limits = Options { header_timeout_ms: 100, keep_alive_idle_ms: 100, ..options() };
+    let limits = Options { header_timeout_ms: 300, keep_alive_idle_ms: 300, ..options() };
     let (edge, _) = edge(limits, &[origin.address]);
     assert_eq!(Client::new(edge.addresses()[0]).get("/").text(), "slow");
 }
@@ -92,7 +92,7 @@ fn a_body_that_stops_is_given_up() {
 fn a_body_that_trickles_comes_through() {
     let origin = Origin::echo();
     let limits =
-        Options { body_idle_timeout_ms: 2_000, response_header_timeout_ms: 50, ..options() };
+        Options { body_idle_timeout_ms: 5_000, response_header_timeout_ms: 300, ..options() };
     let (edge, _) = edge(limits, &[origin.address]);
     let mut client = Client::new(edge.addresses()[0]);
     client.send("PUT / HTTP/1.1\r\nHost: a.example\r\nContent-Length: 5\r\n\r\n");

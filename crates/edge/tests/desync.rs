@@ -97,7 +97,10 @@ fn count_answers(client: &mut Client) -> usize {
     let (bytes, _) = client.until_end();
     let text = String::from_utf8(bytes).unwrap();
     // Bodies of answers are bodies of requests, none of which has a status line.
-    text.matches("HTTP/1.1 200 OK\r\n").count() + text.matches("HTTP/1.0 200 OK\r\n").count()
+    ["HTTP/1.1 200 OK\r\n", "HTTP/1.0 200 OK\r\n"]
+        .map(|line| text.matches(line).count())
+        .iter()
+        .sum()
 }
 
 fn agree(requests: &[String], piece: usize) {
@@ -124,10 +127,17 @@ fn agree(requests: &[String], piece: usize) {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 150, max_shrink_iters: 200, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig {
+        cases: 150,
+        max_shrink_iters: 200,
+        ..ProptestConfig::default()
+    })]
 
     #[test]
-    fn edge_and_origin_agree(requests in vec(request(), 1..4), piece in select(vec![1, 7, 64, 9999])) {
+    fn edge_and_origin_agree(
+        requests in vec(request(), 1..4),
+        piece in select(vec![1, 7, 64, 9999]),
+    ) {
         agree(&requests, piece);
     }
 }

@@ -10,6 +10,10 @@ use common::{edge, eventually, options};
 use edge::{Options, Reason, Verdict};
 use std::time::{Duration, Instant};
 
+/// A request whose client waits for a 100 before it sends `hello`.
+const HELD_BACK: &str = "PUT / HTTP/1.1\r\nHost: a.example\r\nExpect: 100-continue\r\n\
+     Content-Length: 5\r\n\r\n";
+
 /// An origin that answers each request with these bytes.
 fn saying(bytes: impl Into<Vec<u8>>) -> Origin {
     let bytes = bytes.into();
@@ -81,7 +85,8 @@ fn ambiguous_responses_become_502() {
         "HTTP/1.1 200 OK\r\nContent-Length: +2\r\n\r\nok",
         "HTTP/1.1 200 OK\r\nContent-Length: -1\r\n\r\nok",
         "HTTP/1.1 200 OK\r\nContent-Length: \r\n\r\nok",
-        "HTTP/1.1 200 OK\r\nContent-Length: 2\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nok\r\n0\r\n\r\n",
+        "HTTP/1.1 200 OK\r\nContent-Length: 2\r\nTransfer-Encoding: chunked\r\n\r\n\
+         2\r\nok\r\n0\r\n\r\n",
         "HTTP/1.1 200 OK\r\nTransfer-Encoding: gzip, chunked\r\n\r\n2\r\nok\r\n0\r\n\r\n",
         "HTTP/1.1 200 OK\r\nTransfer-Encoding: identity\r\n\r\nok",
         "HTTP/1.0 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nok\r\n0\r\n\r\n",
@@ -176,22 +181,19 @@ fn a_server_that_stops_is_cut_off() {
         conn.send(if seen.line().contains("/head") { "" } else { head });
         conn.wait_closed();
     });
-    let limits = Options {
-        response_header_timeout_ms: 100,
-        body_idle_timeout_ms: 100,
-        retries_max: 0,
-        ..options()
-    };
+    let limits = Options { response_header_timeout_ms: 100, retries_max: 0, ..options() };
     let (edge, fixed) = edge(limits, &[origin.address]);
     let reply = Client::new(edge.addresses()[0]).get("/head");
     assert_eq!((reply.status, reply.reason()), (504, Some("server-timeout")));
     assert_eq!(fixed.verdicts(), [(0, Verdict::TimedOut)]);
+    assert_eq!(edge.metrics().sites[0].refused(Reason::ServerTimeout), 1);
+    let limits = Options { body_idle_timeout_ms: 200, ..options() };
+    let (edge, fixed) = common::edge(limits, &[origin.address]);
     let mut client = Client::new(edge.addresses()[0]);
     client.send("GET /body HTTP/1.1\r\nHost: a.example\r\n\r\n");
     let reply = client.head().unwrap();
     assert_eq!(client.body(&reply), Err(End::Reset));
     eventually("permits are back", || fixed.in_flight() == 0);
-    assert_eq!(edge.metrics().sites[0].refused(Reason::ServerTimeout), 1);
 }
 
 #[test]
@@ -269,7 +271,7 @@ fn a_body_held_back_waits_for_the_servers_100() {
     let mut client = Client::new(edge.addresses()[0]);
     for _ in 0..3 {
         let start = Instant::now();
-        client.send("PUT / HTTP/1.1\r\nHost: a.example\r\nExpect: 100-continue\r\nContent-Length: 5\r\n\r\n");
+        client.send(HELD_BACK);
         assert_eq!(client.head().unwrap().status, 100);
         assert!(start.elapsed() >= Duration::from_millis(50), "the edge did not wait");
         assert_eq!(client.ask("hello").text(), "hello");
@@ -283,9 +285,7 @@ fn a_server_that_knows_no_100_gets_the_body_after_a_while() {
     let origin = Origin::echo();
     let (edge, _) = edge(Options { expect_wait_ms: 50, ..options() }, &[origin.address]);
     let mut client = Client::new(edge.addresses()[0]);
-    client.send(
-        "PUT / HTTP/1.1\r\nHost: a.example\r\nExpect: 100-continue\r\nContent-Length: 5\r\n\r\n",
-    );
+    client.send(HELD_BACK);
     assert_eq!(client.head().unwrap().status, 100);
     assert_eq!(client.ask("hello").text(), "hello");
 }
@@ -302,9 +302,7 @@ fn a_body_held_back_is_never_asked_for_when_the_server_declines() {
     let patient = Options { expect_wait_ms: 20_000, ..options() };
     let (edge, fixed) = edge(patient, &[origin.address]);
     let mut client = Client::new(edge.addresses()[0]);
-    client.send(
-        "PUT / HTTP/1.1\r\nHost: a.example\r\nExpect: 100-continue\r\nContent-Length: 5\r\n\r\n",
-    );
+    client.send(HELD_BACK);
     let reply = client.reply().unwrap();
     assert_eq!((reply.status, reply.text()), (417, "no".to_owned()), "no 100 came before");
     assert!(client.reply().is_none(), "what follows could be the body or a request");
@@ -312,12 +310,10 @@ fn a_body_held_back_is_never_asked_for_when_the_server_declines() {
     // Nor when the edge itself declines.
     let (edge, _) = common::edge(options(), &[]);
     let mut client = Client::new(edge.addresses()[0]);
-    client.send(
-        "PUT / HTTP/1.1\r\nHost: a.example\r\nExpect: 100-continue\r\nContent-Length: 5\r\n\r\n",
-    );
+    client.send(HELD_BACK);
     let reply = client.reply().unwrap();
     assert_eq!((reply.status, reply.field("connection")), (503, Some("close")));
-    let unknown = Client::new(edge.addresses()[0])
-        .ask("PUT / HTTP/1.1\r\nHost: a.example\r\nExpect: 200-ok\r\nContent-Length: 5\r\n\r\n");
+    let unknown = HELD_BACK.replace("100-continue", "200-ok");
+    let unknown = Client::new(edge.addresses()[0]).ask(unknown);
     assert_eq!((unknown.status, unknown.reason()), (417, Some("bad-expectation")));
 }
