@@ -235,6 +235,23 @@ impl Events {
         }
     }
 
+    /// Lets `by_ns` pass without the clock moving on, and forgets how much longer ago something
+    /// was than any rule asks for. It keeps the model checker's space finite; the rules go by
+    /// differences of times only.
+    #[doc(hidden)]
+    pub fn age(&mut self, now_ns: u64, by_ns: u64) {
+        let hold_ns = self.timing.hold_ns;
+        let older = |since: u64| since.saturating_sub(by_ns).max(now_ns.saturating_sub(hold_ns));
+        for taker in &mut self.takers {
+            taker.hot_since_ns = taker.hot_since_ns.map(older);
+            taker.other_claim_ns = taker.other_claim_ns.map(older);
+            (taker.restart, taker.coming) = (false, 0);
+        }
+        for node in &mut self.nodes {
+            node.arrived_ns = node.arrived_ns.map(older);
+        }
+    }
+
     /// Notes that this edge claimed: the event is spent, the timer starts anew.
     pub fn claimed(&mut self, site: SiteId, counter: u64) {
         if let Some(taker) = self.takers.get_mut(site.index()) {

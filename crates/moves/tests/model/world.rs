@@ -1,0 +1,494 @@
+//! The transitions: one remote operation is one step; faults are actions with budgets.
+
+use crate::state::{
+    Budgets, Doing, EDGES_MAX, Edge, FIRST_EPOCH, HOMES, Looking, NODES_MAX, NOTHING, Node,
+    SITES_MAX, State, Zombie, floor, node, resize, site,
+};
+use moves::protocol::{
+    BumpPlan, DepartState, HelpOf, LookOf, Looked, Next, Op, Outcome, Prepared, Reply, Seen, Word,
+    flaw, prepare_of,
+};
+use pool_model::SiteId;
+use shared_state::words::{Assign, Depart};
+use stateright::{Model, Property};
+use std::cell::RefCell;
+use std::hash::{DefaultHasher, Hash, Hasher};
+
+/// Bumps count their nonces up to this one.
+const LAST_NONCE: u32 = 2_000;
+
+/// Steps within which one edge alone must make all descriptors idle, looks included.
+pub(crate) const SOLO_STEPS_MAX: usize = 60;
+
+thread_local! {
+    /// The buffers that the real look writes to and the real functions read from.
+    static SCRATCH: RefCell<Seen> = RefCell::default();
+}
+
+/// One configuration to be searched.
+#[derive(Clone, Debug)]
+pub(crate) struct World<const FLAW: u8> {
+    pub(crate) edges: usize,
+    /// The hard guarantee of each site.
+    pub(crate) hard: Vec<u16>,
+    /// The site (by index) where each node starts.
+    pub(crate) start: Vec<usize>,
+    pub(crate) budgets: Budgets,
+    /// Whether solo progress is checked too: it costs a hundred times the search.
+    pub(crate) progress: bool,
+    /// Bumps draw no nonce: a flaw of the input, not of a machine.
+    pub(crate) no_nonce: bool,
+    /// Nodes may also be set free.
+    pub(crate) to_none: bool,
+}
+
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) enum Action {
+    /// An edge performs its next operation. The choice is of donor and taker where it starts a
+    /// look, and of the node where it ends one.
+    Step {
+        edge: usize,
+        choice: usize,
+    },
+    /// The edge's next operation is not answered in time and stays under way.
+    TimeOut(usize),
+    ZombieLands,
+    Crash(usize),
+    NodeFails(usize),
+    Wipe(usize),
+    ChangeHome(usize),
+    FalseUnreachable(usize),
+}
+
+impl<const FLAW: u8> World<FLAW> {
+    fn sites(&self) -> usize {
+        self.hard.len()
+    }
+
+    fn nodes(&self) -> usize {
+        self.start.len()
+    }
+
+    /// Pairs of donor and taker; donor twice stands for "to none".
+    fn pairs(&self) -> usize {
+        self.sites() * (self.sites() - 1 + usize::from(self.to_none))
+    }
+
+    fn pair(&self, choice: usize) -> (u8, u8) {
+        let others = self.sites() - 1 + usize::from(self.to_none);
+        let (donor, other) = (choice / others, choice % others);
+        let taker = match other {
+            _ if other == self.sites() - 1 => donor,
+            _ if other < donor => other,
+            _ => other + 1,
+        };
+        (u8::try_from(donor).expect("few sites"), u8::try_from(taker).expect("few sites"))
+    }
+
+    /// How many ways the next step of an edge can go.
+    fn choices(&self, doing: &Doing<FLAW>) -> usize {
+        match doing {
+            Doing::Nothing => self.pairs(),
+            Doing::Looking(looking) if self.chooses_node(looking) => NODES_MAX,
+            Doing::Dead => 0,
+            _ => 1,
+        }
+    }
+
+    /// Whether a choice can make a difference: all nodes that are not the donor's are refused
+    /// alike, so only the last is tried of them.
+    fn is_worth(&self, doing: &Doing<FLAW>, choice: usize) -> bool {
+        match doing {
+            Doing::Looking(looking) if self.chooses_node(looking) => {
+                let last = self.nodes() - 1;
+                choice == last || (choice < last && looking.nodes[choice] != NOTHING)
+            }
+            _ => true,
+        }
+    }
+
+    /// Whether the next read is the last of a look after which a node is chosen.
+    fn chooses_node(&self, looking: &Looking<FLAW>) -> bool {
+        let Next::Op(Op::Read(word)) = looking.look.next() else { return false };
+        let idle = |raw| Depart::unpack(raw).pending.is_none() && !Depart::is_unset(raw);
+        if FLAW == flaw::NODES_BEFORE_DEPART {
+            let last = looking.donor.max(looking.taker);
+            return word == Word::Depart(site(usize::from(last)));
+        }
+        word == Word::Assign(node(self.nodes() - 1)) && looking.depart.is_some_and(idle)
+    }
+
+    /// Starts a look with this pair in mind; it stands at its first read that matters.
+    fn start_look(&self, choice: usize) -> Looking<FLAW> {
+        let (donor, taker) = self.pair(choice);
+        let nodes = [NOTHING; NODES_MAX];
+        let look = SCRATCH.with_borrow_mut(|scratch| {
+            resize(scratch, self.sites(), self.nodes());
+            LookOf::new(scratch)
+        });
+        let mut looking = Looking { look, donor, taker, depart: None, taker_depart: 0, nodes };
+        self.skip(&mut looking);
+        looking
+    }
+
+    /// Answers reads that cannot matter, at no step.
+    fn skip(&self, looking: &mut Looking<FLAW>) {
+        while let Next::Op(op) = looking.look.next() {
+            if looking.matters(op) {
+                return;
+            }
+            let value = match op {
+                Op::Read(Word::Floor(site)) => floor(self.hard[site.index()]),
+                _ => 0,
+            };
+            // The reply goes to scratch words: what the look keeps of them is constant.
+            SCRATCH.with_borrow_mut(|scratch| looking.look.reply(scratch, Reply::Value(value)));
+        }
+    }
+
+    /// Hands one reply to a look; what the edge does next.
+    fn look_on(
+        &self,
+        left: &mut Budgets,
+        mut looking: Looking<FLAW>,
+        reply: Reply,
+        choice: usize,
+    ) -> Doing<FLAW> {
+        let Next::Op(Op::Read(word)) = looking.look.next() else { return Doing::Nothing };
+        let donor = site(usize::from(looking.donor));
+        SCRATCH.with_borrow_mut(|seen| {
+            looking.fill(seen, &self.hard, self.nodes());
+            looking.look.reply(seen, reply);
+            looking.remember(seen, word == Word::Depart(donor));
+        });
+        let written = looking.depart.filter(|&raw| !Depart::is_unset(raw));
+        if let Some(departure) = written.and_then(|raw| Depart::unpack(raw).pending) {
+            // The taker of a help is not chosen: another choice of the same step has it right.
+            let taker = usize::from(looking.taker);
+            let named = departure.taker.map_or(usize::from(looking.donor), SiteId::index);
+            if taker != named {
+                return Doing::Nothing;
+            }
+        }
+        self.skip(&mut looking);
+        match looking.look.next() {
+            Next::Op(_) => Doing::Looking(looking),
+            Next::Done(Looked::HomeLost) => Doing::Nothing,
+            Next::Done(Looked::Complete) => self.decide(left, &looking, choice),
+        }
+    }
+
+    /// What an edge makes of a complete look.
+    fn decide(&self, left: &mut Budgets, looking: &Looking<FLAW>, choice: usize) -> Doing<FLAW> {
+        SCRATCH.with_borrow_mut(|seen| {
+            looking.fill(seen, &self.hard, self.nodes());
+            self.decide_on(left, looking, seen, choice)
+        })
+    }
+
+    fn decide_on(
+        &self,
+        left: &mut Budgets,
+        looking: &Looking<FLAW>,
+        seen: &Seen,
+        choice: usize,
+    ) -> Doing<FLAW> {
+        let donor = site(usize::from(looking.donor));
+        let taker = (looking.taker != looking.donor).then(|| site(usize::from(looking.taker)));
+        match seen.depart(donor) {
+            DepartState::Unset | DepartState::Bad(_) => self.bump(left, seen.bump_plan(donor)),
+            DepartState::Pending(..) => match HelpOf::plan(seen, donor, true) {
+                Some(help) => Doing::Help(help),
+                None => Doing::Nothing,
+            },
+            DepartState::Idle(_) => match prepare_of(seen, donor, taker, node(choice)) {
+                Prepared::Ready(_) if left.installs == 0 => Doing::Nothing,
+                Prepared::Ready(attempt) => Doing::Attempt(attempt),
+                Prepared::Bump(plan) => self.bump(left, plan),
+                Prepared::Renew(renew) => Doing::Renew(renew),
+                Prepared::Refused(_) => Doing::Nothing,
+            },
+        }
+    }
+
+    /// Draws a nonce that no other bump has; that uses the budget, whether the bump lands or not.
+    fn bump(&self, left: &mut Budgets, plan: BumpPlan) -> Doing<FLAW> {
+        if left.bumps == 0 {
+            return Doing::Nothing;
+        }
+        left.bumps -= 1;
+        let nonce = LAST_NONCE - u32::from(left.bumps);
+        Doing::Bump(plan.draw(if self.no_nonce { FIRST_EPOCH.nonce() } else { nonce }))
+    }
+
+    /// What follows the end of a machine.
+    fn follow(&self, left: &mut Budgets, outcome: &Outcome) -> Doing<FLAW> {
+        match *outcome {
+            Outcome::Moved { close: Some(close), .. }
+            | Outcome::CasMissedLate { close: Some(close), .. } => Doing::Close(close),
+            Outcome::MustBump(plan) => self.bump(left, plan),
+            _ => Doing::Nothing,
+        }
+    }
+
+    /// Hands a reply to whatever the edge does.
+    fn reply(
+        &self,
+        left: &mut Budgets,
+        doing: Doing<FLAW>,
+        reply: Reply,
+        choice: usize,
+    ) -> Doing<FLAW> {
+        let mut doing = match doing {
+            Doing::Looking(looking) => return self.look_on(left, looking, reply, choice),
+            other => other,
+        };
+        doing.reply(reply);
+        match doing.next() {
+            Some(Next::Done(outcome)) => self.follow(left, &outcome),
+            _ => doing,
+        }
+    }
+
+    /// One step of one edge. None where a budget forbids it.
+    pub(crate) fn step(&self, state: &mut State<FLAW>, edge: usize, choice: usize) -> Option<()> {
+        let home = state.edges[edge].home;
+        let doing = std::mem::replace(&mut state.edges[edge].doing, Doing::Nothing);
+        let (doing, choice) = match doing {
+            Doing::Nothing => (Doing::Looking(self.start_look(choice)), 0),
+            other => (other, choice),
+        };
+        let op = doing.next_op()?;
+        if installs(&op) && state.left.installs == 0 {
+            // Another edge used the budget up meanwhile: this one forgets its move.
+            return Some(());
+        }
+        let reply = state.perform(home, op);
+        let mut left = state.left;
+        state.edges[edge].doing = self.reply(&mut left, doing, reply, choice);
+        state.left = left;
+        Some(())
+    }
+
+    /// Gives an edge an answer without performing its operation.
+    fn fault(&self, state: &mut State<FLAW>, edge: usize, reply: Reply) {
+        let doing = std::mem::replace(&mut state.edges[edge].doing, Doing::Nothing);
+        let mut left = state.left;
+        state.edges[edge].doing = self.reply(&mut left, doing, reply, 0);
+        state.left = left;
+    }
+
+    /// Runs one edge alone, without new installs, until all descriptors of its home are idle.
+    fn solo(&self, state: &State<FLAW>, edge: usize) -> bool {
+        let mut state = state.clone();
+        // Bumps are the repair itself; they are not what the budget is to bound here.
+        state.left = Budgets { bumps: u8::MAX, ..Budgets::default() };
+        for _ in 0..SOLO_STEPS_MAX {
+            let words = &state.departs[usize::from(state.edges[edge].home)][..self.sites()];
+            let idle = |raw: u64| !Depart::is_unset(raw) && Depart::unpack(raw).pending.is_none();
+            let Some(donor) = words.iter().position(|&raw| !idle(raw)) else { return true };
+            let choice = match &state.edges[edge].doing {
+                Doing::Nothing => self.choice_for(donor, words[donor]),
+                _ => 0,
+            };
+            if self.step(&mut state, edge, choice).is_none() {
+                return false;
+            }
+        }
+        false
+    }
+
+    /// The choice of pair that looks at this donor with the taker that its descriptor names.
+    fn choice_for(&self, donor: usize, raw: u64) -> usize {
+        let taker = Depart::unpack(raw).pending.and_then(|departure| departure.taker);
+        let fits = |choice: usize| {
+            let (d, t) = self.pair(choice);
+            let wanted = taker.map_or(donor, SiteId::index);
+            usize::from(d) == donor && (Depart::is_unset(raw) || usize::from(t) == wanted)
+        };
+        (0..self.pairs()).find(|&choice| fits(choice)).unwrap_or(0)
+    }
+
+    /// Ends looks that cannot lead to any operation, whatever they still read. That changes no
+    /// word that anybody ever sees, so it hides no violation; it makes the space eight times
+    /// smaller.
+    ///
+    /// No install is left, so an idle descriptor can only lead to a renewal or a bump. In the
+    /// first epoch no older stamp exists to be renewed, and a newer stamp exists only where a
+    /// descriptor was wiped or lives on a second home, or after this one has changed, so that
+    /// the bump would miss.
+    fn drop_futile(&self, state: &mut State<FLAW>) {
+        let one_history = self.budgets.wipes == 0 && self.budgets.home_changes == 0;
+        if state.left.installs > 0 || !one_history {
+            return;
+        }
+        for edge in &mut state.edges {
+            let Doing::Looking(Looking { depart: Some(raw), .. }) = edge.doing else { continue };
+            let word = Depart::unpack(raw);
+            if word.pending.is_none() && word.epoch == FIRST_EPOCH {
+                edge.doing = Doing::Nothing;
+            }
+        }
+    }
+
+    fn holds_floors(&self, state: &State<FLAW>) -> bool {
+        let met = |(index, &hard): (usize, &u16)| {
+            state.alive_and_failed(site(index)) >= usize::from(hard)
+        };
+        self.hard.iter().enumerate().all(met)
+    }
+}
+
+/// Edges have no names in the protocol's words, so states that differ only in which edge does what
+/// are one state. The place of an edge therefore changes along a trace.
+fn sort_edges<const FLAW: u8>(state: &mut State<FLAW>) {
+    let mut keys = [0; EDGES_MAX];
+    for (key, edge) in keys.iter_mut().zip(&state.edges) {
+        let mut hasher = DefaultHasher::new();
+        edge.hash(&mut hasher);
+        *key = hasher.finish();
+    }
+    for (low, high) in [(0, 1), (1, 2), (0, 1)] {
+        if keys[low] > keys[high] {
+            keys.swap(low, high);
+            state.edges.swap(low, high);
+        }
+    }
+}
+
+/// Whether an operation announces a departure.
+fn installs(op: &Op) -> bool {
+    match op {
+        Op::CompareAndSwap { word: Word::Depart(_), new, .. } => {
+            Depart::unpack(*new).pending.is_some()
+        }
+        _ => false,
+    }
+}
+
+impl<const FLAW: u8> Model for World<FLAW> {
+    type State = State<FLAW>;
+    type Action = Action;
+
+    fn init_states(&self) -> Vec<Self::State> {
+        let dead = Node { alive: false, assign: NOTHING };
+        let mut nodes = [dead; NODES_MAX];
+        for (node, &at) in nodes.iter_mut().zip(&self.start) {
+            let assign = Assign { site: Some(site(at)), stamp: FIRST_EPOCH, version: 0 };
+            *node = Node { alive: true, assign: assign.pack() };
+        }
+        let mut departs = [[0; SITES_MAX]; HOMES];
+        departs[0][..self.sites()].fill(Depart::opened(FIRST_EPOCH).pack());
+        let edges = std::array::from_fn::<_, EDGES_MAX, _>(|index| Edge {
+            home: 0,
+            doing: if index < self.edges { Doing::Nothing } else { Doing::Dead },
+        });
+        let (installs, departures) = ([0; SITES_MAX], [0; SITES_MAX]);
+        let left = self.budgets;
+        vec![State { nodes, departs, edges, zombie: None, left, installs, departures }]
+    }
+
+    fn actions(&self, state: &Self::State, actions: &mut Vec<Self::Action>) {
+        let left = &state.left;
+        for (edge, Edge { doing, .. }) in state.edges.iter().enumerate() {
+            if *doing == Doing::Dead {
+                continue;
+            }
+            let worth = |choice: &usize| self.is_worth(doing, *choice);
+            let choices = (0..self.choices(doing)).filter(worth);
+            actions.extend(choices.map(|choice| Action::Step { edge, choice }));
+            let op = doing.next_op();
+            let swaps = matches!(op, Some(Op::CompareAndSwap { .. }));
+            if swaps && left.zombies > 0 && state.zombie.is_none() {
+                actions.push(Action::TimeOut(edge));
+            }
+            let on_node = match op {
+                Some(Op::Read(word) | Op::CompareAndSwap { word, .. }) => {
+                    matches!(word, Word::Assign(node) if state.nodes[node.index()].alive)
+                }
+                None => false,
+            };
+            if on_node && left.false_unreachable > 0 {
+                actions.push(Action::FalseUnreachable(edge));
+            }
+            if left.crashes > 0 {
+                actions.push(Action::Crash(edge));
+            }
+            if left.home_changes > 0 {
+                actions.push(Action::ChangeHome(edge));
+            }
+        }
+        if state.zombie.is_some() {
+            actions.push(Action::ZombieLands);
+        }
+        if left.failures > 0 {
+            let alive = (0..self.nodes()).filter(|&index| state.nodes[index].alive);
+            actions.extend(alive.map(Action::NodeFails));
+        }
+        if left.wipes > 0 {
+            let written = |home: &usize| state.departs[*home].iter().any(|&raw| raw != 0);
+            actions.extend((0..HOMES).filter(written).map(Action::Wipe));
+        }
+    }
+
+    fn next_state(&self, last: &Self::State, action: Self::Action) -> Option<Self::State> {
+        let mut state = last.clone();
+        match action {
+            Action::Step { edge, choice } => self.step(&mut state, edge, choice)?,
+            Action::TimeOut(edge) => {
+                let op = state.edges[edge].doing.next_op()?;
+                state.zombie = Some(Zombie { home: state.edges[edge].home, op });
+                state.left.zombies -= 1;
+                self.fault(&mut state, edge, Reply::Unknown);
+            }
+            Action::ZombieLands => {
+                let Zombie { home, op } = state.zombie.take()?;
+                state.perform(home, op);
+            }
+            Action::Crash(edge) => {
+                state.left.crashes -= 1;
+                state.edges[edge] = Edge { home: 0, doing: Doing::Dead };
+            }
+            Action::NodeFails(index) => {
+                state.left.failures -= 1;
+                let site = Assign::unpack(state.nodes[index].assign)?.site;
+                // Nobody reads it any more: only where it was counts.
+                let assign = Assign { site, ..Assign::FREE }.pack();
+                state.nodes[index] = Node { alive: false, assign };
+            }
+            Action::Wipe(home) => {
+                state.left.wipes -= 1;
+                state.departs[home] = [0; SITES_MAX];
+            }
+            Action::ChangeHome(edge) => {
+                state.left.home_changes -= 1;
+                let home = 1 - state.edges[edge].home;
+                state.edges[edge] = Edge { home, doing: Doing::Nothing };
+            }
+            Action::FalseUnreachable(edge) => {
+                state.left.false_unreachable -= 1;
+                self.fault(&mut state, edge, Reply::Unreachable);
+            }
+        }
+        self.drop_futile(&mut state);
+        sort_edges(&mut state);
+        Some(state)
+    }
+
+    fn properties(&self) -> Vec<Property<Self>> {
+        let floors =
+            Property::always(FLOORS, |world: &Self, state: &Self::State| world.holds_floors(state));
+        let departures = Property::always(DEPARTURES, |_: &Self, state: &Self::State| {
+            state.departures.iter().zip(&state.installs).all(|(left, installed)| left <= installed)
+        });
+        let progress = Property::always(PROGRESS, |world: &Self, state: &Self::State| {
+            let live = |&edge: &usize| state.edges[edge].doing != Doing::Dead;
+            !world.progress || (0..EDGES_MAX).filter(live).all(|edge| world.solo(state, edge))
+        });
+        vec![floors, departures, progress]
+    }
+}
+
+pub(crate) const FLOORS: &str = "alive + failed nodes of a site are at least hard";
+pub(crate) const DEPARTURES: &str = "departures are at most installs";
+pub(crate) const PROGRESS: &str = "one live edge alone makes all descriptors idle within 60 steps";
