@@ -174,7 +174,7 @@ pub struct StatusArguments {
     pub moves: bool,
 
     /// Draw it anew every second, until Ctrl-C
-    #[arg(long)]
+    #[arg(long, conflicts_with = "json")]
     pub watch: bool,
 }
 

@@ -86,6 +86,10 @@ fn addresses_of_servers_are_checked() {
         let found = problems.iter().any(|p| p.contains(message) && p.contains(help));
         assert!(found, "{message}: {problems:?}");
     }
+    let text = with_addresses("", "shop = \"127.0.0.2:8080\", blog = \"10.0.0.2:2\"");
+    assert!(parse("x", &text, &[]).is_ok(), "another address is another server");
+    let problems = wrong(&text.replace("127.0.0.1:8080", "0.0.0.0:8080"));
+    assert!(problems[0].contains("an edge listens on 127.0.0.2:8080 itself"), "{problems:?}");
     let text = with_addresses("", &format!("{both}, blogg = \"10.0.0.2:3\""));
     let [problem] = &wrong(&text)[..] else { panic!("one of {:#?}", wrong(&text)) };
     assert!(problem.contains("no site `blogg` [did you mean `blog`?]"), "{problem}");

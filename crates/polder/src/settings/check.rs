@@ -286,7 +286,8 @@ fn addresses(settings: &Settings, marks: &Marks, findings: &Findings) {
     let mut owners: HashMap<SocketAddrV4, usize> = HashMap::new();
     for (index, mark) in marks.nodes.iter().enumerate() {
         for Address { at, .. } in mark.servers.iter().flat_map(|(_, given)| given) {
-            if let Some(who) = listeners.get(&SocketAddr::V4(at.value)) {
+            let own = listeners.iter().find(|(listener, _)| covers(**listener, at.value));
+            if let Some((_, who)) = own {
                 let message = format!("{who} on {} itself", at.value);
                 findings.error(&at.span, message, "name the server's own address");
             }
@@ -298,4 +299,11 @@ fn addresses(settings: &Settings, marks: &Marks, findings: &Findings) {
             }
         }
     }
+}
+
+/// Whether who connects to the server's address reaches the listener. Other addresses of this
+/// machine are not known here.
+fn covers(listener: SocketAddr, server: SocketAddrV4) -> bool {
+    let is_any = listener.ip().is_unspecified() && server.ip().is_loopback();
+    listener.port() == server.port() && (is_any || listener.ip() == *server.ip())
 }

@@ -136,7 +136,7 @@ fn settings_of(text: &str, overlays: &[String], findings: &Findings) -> Option<S
         let (table, errors) = DeTable::parse_recoverable(overlay);
         is_toml &= report_syntax(overlay, &errors, findings);
         if is_toml {
-            overlay::merge(root.get_mut(), table.into_inner(), findings);
+            overlay::merge_root(root.get_mut(), table.into_inner(), findings);
         }
     }
     if !is_toml {

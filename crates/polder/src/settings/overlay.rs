@@ -5,6 +5,7 @@
 
 use super::problem::{Findings, Span, did_you_mean, one_of};
 use super::reader::shown;
+use super::schema::SECTIONS;
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
@@ -19,8 +20,27 @@ pub(super) fn as_toml(argument: &str) -> String {
     format!("{key}=\"{escaped}\"")
 }
 
-/// Puts what an argument says over what the file says.
-pub(super) fn merge<'i>(base: &mut DeTable<'i>, over: DeTable<'i>, findings: &Findings) {
+/// Puts what an argument says over what the file says. A list that the file does not have cannot
+/// be set in parts.
+pub(super) fn merge_root<'i>(base: &mut DeTable<'i>, over: DeTable<'i>, findings: &Findings) {
+    let (mut in_file, mut absent) = (DeTable::new(), Vec::new());
+    for (key, value) in over {
+        let name = key.get_ref().as_ref();
+        let is_list = SECTIONS.iter().any(|section| section.repeated && section.name == name);
+        if is_list && value.get_ref().is_table() && !base.contains_key(name) {
+            absent.push(key);
+        } else {
+            in_file.insert(key, value);
+        }
+    }
+    for key in absent {
+        let message = format!("the file has no `[[{}]]` to set anything in", key.get_ref());
+        findings.error(&key.span(), message, "write one in the file");
+    }
+    merge(base, in_file, findings);
+}
+
+fn merge<'i>(base: &mut DeTable<'i>, over: DeTable<'i>, findings: &Findings) {
     for (key, value) in over {
         match (base.get_mut(key.get_ref().as_ref()), value.get_ref()) {
             (Some(old), DeValue::Table(_)) if old.get_ref().is_table() => {

@@ -264,6 +264,10 @@ fn the_command_line_wins_over_the_file() {
     assert!(text.contains("sites.blgo.max=2:1:7"), "{text}");
     assert!(set(&["sites.blog=2"]).unwrap_err().to_string().contains("as a whole"));
     assert!(set(&["hold_ms"]).is_err());
+    let no_edges = GOOD.replace("[[edges]]\nlisten = [\"127.0.0.1:8080\"]\n", "");
+    let problems = parse("x", &no_edges, &["edges.0.threads=2".into()]).unwrap_err();
+    assert_eq!(problems.0.len(), 1, "{problems}");
+    assert!(problems.to_string().contains("no `[[edges]]` to set"), "{problems}");
     assert!(set(&["pool.hold_ms=[1"]).is_err());
 }
 
