@@ -1,16 +1,19 @@
 //! What a dead agent leaves behind, and dying with one's parent.
 
-use crate::process::Held;
+use crate::process::{Held, kill_marked};
 use crate::state_file::{AgentState, StateError};
 use rustix::process::Signal;
 use std::io;
 use std::os::fd::OwnedFd;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 use thiserror::Error;
 
 /// How long a process may take to end after SIGKILL: it may have to wait for a disk first.
 const KILL_WAIT: Duration = Duration::from_secs(5);
+/// How often processes are looked for that bear the agent's mark: one that forks while it is
+/// killed is found in the next round.
+const MARKED_ROUNDS_MAX: u32 = 10;
 
 /// Why leftovers were not ended.
 #[derive(Debug, Error)]
@@ -30,7 +33,8 @@ pub enum ReapError {
 
 /// Ends the servers that a dead agent left, and removes its state file: SIGTERM, then SIGKILL
 /// after `stop_timeout`. **Blocks** until they have ended. Returns how many there were. Processes
-/// are known by id and start time, so nobody else is hit.
+/// are known by id and start time, so nobody else is hit; what these left running, or was never
+/// noted, is known by the agent's mark in its environment and killed at once.
 ///
 /// # Errors
 /// The state file is unreadable or garbage, or its agent runs.
@@ -42,8 +46,16 @@ pub fn reap_leftovers(state_file: &Path, stop_timeout: Duration) -> Result<usize
     }
     let noted = state.servers.iter().filter_map(|server| server.process);
     let held: Vec<Held> = noted.filter_map(|p| Held::find(p.pid, p.start_ticks)).collect();
-    let count = held.len();
+    let mut count = held.len();
     end_all(held, stop_timeout);
+    for _ in 0..MARKED_ROUNDS_MAX {
+        let killed = kill_marked(state_file)
+            .map_err(|source| StateError::File { path: PathBuf::from("/proc"), source })?;
+        count += killed;
+        if killed == 0 {
+            break;
+        }
+    }
     AgentState::remove(state_file)?;
     Ok(count)
 }

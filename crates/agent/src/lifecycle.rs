@@ -180,6 +180,8 @@ pub(crate) struct Server {
     start_at: Now,
     pub(crate) restarts: u32,
     pub(crate) last_error: Option<String>,
+    /// Why the last check of a server that starts failed: no news, unless it never passes one.
+    start_error: Option<String>,
 }
 
 impl Server {
@@ -199,6 +201,7 @@ impl Server {
             start_at: Duration::ZERO,
             restarts: 0,
             last_error: None,
+            start_error: None,
         }
     }
 
@@ -272,6 +275,7 @@ impl Server {
             (News::Started(process), State::Launching) => {
                 let (address, answers) = (process.address, Answers::new(look.now));
                 self.state = State::Up { process: Some(process), address, answers };
+                self.start_error = None;
             }
             (News::StartFailed(error), State::Launching) => self.die(error, None, look, rules),
             (News::Exited(how), State::Up { answers, .. }) => {
@@ -282,11 +286,14 @@ impl Server {
                 self.pause(look.now, rules);
             }
             (News::Exited(_), State::Stopping { .. }) => self.state = State::Absent,
-            (News::Checked(result), State::Up { answers, .. }) => {
+            (News::Checked(result), State::Up { process, answers, .. }) => {
                 answers.note(result.is_ok(), look.now, rules);
                 answers.plan(look.now, look.watched, rules);
-                if let Err(error) = result {
-                    self.last_error = Some(error);
+                let starts = process.is_some() && answers.ready_since.is_none();
+                match result {
+                    Ok(()) => {}
+                    Err(error) if starts => self.start_error = Some(error),
+                    Err(error) => self.last_error = Some(error),
                 }
             }
             // Late news: a check of a server that has stopped since.
@@ -406,7 +413,8 @@ impl Server {
     }
 
     fn note_silence(&mut self, silent_for: Duration) {
-        let last = self.last_error.as_deref().unwrap_or("no check came back");
+        let last = self.start_error.as_deref().or(self.last_error.as_deref());
+        let last = last.unwrap_or("no check came back");
         let error = format!("replaced: no answer for {} ms ({last})", silent_for.as_millis());
         self.last_error = Some(error);
     }

@@ -1,3 +1,5 @@
+//! The supervisor against a world of processes that the test makes up.
+
 use super::*;
 use crate::lifecycle::START_CHECK_MAX;
 use crate::options::{Check, Program, ServerKind, ServerSpec, Start};
@@ -180,6 +182,7 @@ fn a_warm_server_is_published_once_its_check_passes() {
     world.checked(1, Err("no connection".to_owned()));
     world.turn();
     assert_eq!(world.word(1).phase, Phase::Starting, "a start takes its time");
+    assert_eq!(world.server(1).last_error, None, "and is no error");
     let due = world.supervisor.next_due(ms(world.now_ms)).unwrap();
     assert!(due <= ms(world.now_ms) + ms(50), "the next check comes soon");
     world.checked(1, Ok(()));

@@ -68,6 +68,7 @@ impl Worker {
             node: options.name.clone(),
             host: options.host,
             log_dir: options.log_dir.clone(),
+            state_file: options.state_file.clone(),
             check_timeout: ms(options.health.check_timeout_ms),
             specs: options.servers.iter().map(|spec| (spec.site, spec.clone())).collect(),
             processes: Vec::new(),
@@ -120,6 +121,7 @@ struct Hands {
     node: String,
     host: Ipv4Addr,
     log_dir: PathBuf,
+    state_file: PathBuf,
     check_timeout: Duration,
     specs: BTreeMap<SiteId, ServerSpec>,
     /// At most one for each site, and one more that is being replaced.
@@ -250,7 +252,11 @@ impl Hands {
                 self.inbox.push(Report { site, run, news }, true);
             }
             Action::Check { address, quiet } => self.check(site, run, address, quiet),
-            Action::Terminate => self.signal(site, run, Signal::TERM),
+            Action::Terminate => {
+                self.signal(site, run, Signal::TERM);
+                // A stopped process takes its signal when it goes on.
+                self.signal(site, run, Signal::CONT);
+            }
             Action::Kill => self.signal(site, run, Signal::KILL),
         }
     }
@@ -268,8 +274,9 @@ impl Hands {
             .map_err(|error| format!("no free port on {}: {error}", self.host))?;
         let place = Place { address, node: &self.node, site: &spec.name };
         let filled = command::fill_in(program, place);
-        let (held, process) = process::start(&filled, address, &self.log_of(spec))
-            .map_err(|error| format!("cannot start {}: {error}", filled.argv[0]))?;
+        let (held, process) =
+            process::start(&filled, address, &self.log_of(spec), &self.state_file)
+                .map_err(|error| format!("cannot start {}: {error}", filled.argv[0]))?;
         self.processes.push(Watched { site, run, held });
         Ok(process)
     }

@@ -198,3 +198,23 @@ fn an_agent_whose_region_was_given_up_leaves_its_servers_alone() {
     assert!(runs(pid));
     assert_eq!(reap_leftovers(&place.state_file(), Duration::from_secs(5)).unwrap(), 1);
 }
+
+#[test]
+fn what_a_server_left_running_is_found_by_its_mark() {
+    let place = Place::new();
+    // The helper leaves the server's process group, and then the server dies.
+    let script = "setsid sleep 300 & echo $! >helper.new && mv helper.new helper && sleep 300";
+    let run = format!("cd {}; {script}", place.path().display());
+    let handle = place.start(vec![spec(1, support::command(&["sh", "-c", &run]))]);
+    let helper = eventually("the helper", || {
+        std::fs::read_to_string(place.path().join("helper")).ok()?.trim().parse::<u32>().ok()
+    });
+    NodeRecord::retire(&**handle.record().region()).unwrap();
+    eventually("the agent's end", || (!handle.is_running()).then_some(()));
+    let leader = handle.snapshot().servers[0].pid.unwrap();
+    assert!(runs(helper) && runs(leader));
+    let ended = reap_leftovers(&place.state_file(), Duration::from_secs(5)).unwrap();
+    assert!(ended >= 2, "{ended}");
+    eventually("the helper's end", || (!runs(helper)).then_some(()));
+    assert!(!runs(leader));
+}
