@@ -1,2 +1,59 @@
-//! The figures of the papers, each one command, peers side by side.
-fn main() {}
+//! The figures of the papers, each one command, peers side by side in the same run.
+//!
+//! ```text
+//! cargo run --release -p bench -- burst          # throughput of bursts: rigid, reconf, over-provisioned
+//! cargo run --release -p bench -- sensitivity    # the same over look and hold
+//! cargo run --release -p bench -- churn          # moves as fast as they go, and none when idle
+//! ```
+//!
+//! Each command: settings -> rigs ([`polder::rig`]) -> load -> measures -> table, JSON, SVG. The
+//! pure part of each (what measures mean) is apart from what runs it.
+
+mod burst;
+mod churn;
+mod cli;
+mod interrupt;
+mod machine;
+mod output;
+mod progress;
+mod sensitivity;
+mod waits;
+
+use clap::Parser;
+use cli::{Cli, Command, FigureArguments};
+use output::Output;
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    if let Some(code) = polder::rig::hidden(std::env::args_os()) {
+        return code;
+    }
+    let cli = Cli::parse();
+    match run(&cli.command) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("error: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn run(command: &Command) -> anyhow::Result<()> {
+    let cancel = interrupt::watch()?;
+    match command {
+        Command::Burst(arguments) => burst::run(&output("burst", arguments)?, &cancel),
+        Command::Sensitivity(arguments) => {
+            sensitivity::run(&output("sensitivity", arguments)?, &cancel)
+        }
+        Command::Churn(arguments) => churn::run(&output("churn", arguments)?, &cancel),
+        Command::All(arguments) => {
+            burst::run(&output("burst", arguments)?, &cancel)?;
+            sensitivity::run(&output("sensitivity", arguments)?, &cancel)?;
+            churn::run(&output("churn", arguments)?, &cancel)
+        }
+    }
+}
+
+fn output(figure: &'static str, arguments: &FigureArguments) -> anyhow::Result<Output> {
+    Output::new(figure, arguments)
+}

@@ -1,6 +1,6 @@
 //! Free ports of the loopback interface, kept free for whom they are meant.
 
-use rustix::net::sockopt::set_socket_reuseport;
+use rustix::net::sockopt::set_socket_reuseaddr;
 use rustix::net::{AddressFamily, SocketFlags, SocketType, bind, getsockname, socket_with};
 use std::io;
 use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4};
@@ -8,9 +8,9 @@ use std::os::fd::OwnedFd;
 
 /// A port of 127.0.0.1 that nobody else is given while this lives.
 ///
-/// Its socket is bound and never listens, so it takes no connections; an edge can bind to the same
-/// port because both say `SO_REUSEPORT`, and the kernel gives a port that is bound to nobody who
-/// asks for any free one.
+/// Its socket is bound and never listens, so it takes no connections; an edge can listen at the
+/// same port because both say `SO_REUSEADDR`, and the kernel gives a port that is bound to nobody
+/// who asks for any free one.
 #[derive(Debug)]
 pub(super) struct HeldPort {
     address: SocketAddr,
@@ -22,7 +22,7 @@ impl HeldPort {
     pub(super) fn take() -> io::Result<Self> {
         let flags = SocketFlags::CLOEXEC;
         let socket = socket_with(AddressFamily::INET, SocketType::STREAM, flags, None)?;
-        set_socket_reuseport(&socket, true)?;
+        set_socket_reuseaddr(&socket, true)?;
         bind(&socket, &SocketAddrV4::new(Ipv4Addr::LOCALHOST, 0))?;
         let address = SocketAddr::try_from(getsockname(&socket)?)?;
         Ok(Self { address, _socket: socket })
@@ -37,7 +37,7 @@ impl HeldPort {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::net::TcpStream;
+    use std::net::{TcpListener, TcpStream};
 
     #[test]
     fn a_held_port_is_given_to_nobody_else_and_takes_no_connection() {
@@ -48,5 +48,9 @@ mod tests {
         assert_eq!(ports.len(), held.len());
         assert!(held[0].address().ip().is_loopback());
         assert!(TcpStream::connect(held[0].address()).is_err());
+        // The standard library says `SO_REUSEADDR` too, as an edge does.
+        let listener = TcpListener::bind(held[0].address()).unwrap();
+        assert_eq!(listener.local_addr().unwrap(), held[0].address());
+        TcpStream::connect(held[0].address()).unwrap();
     }
 }

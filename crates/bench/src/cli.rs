@@ -1,0 +1,65 @@
+//! The command line.
+
+use clap::{Args, Parser, Subcommand};
+use std::path::PathBuf;
+
+/// The figures of the papers, measured on this machine.
+///
+/// Each figure starts pools of its own on free loopback ports, loads them, and stops them again.
+/// Ratios are the result; absolute numbers depend on the machine. Progress goes to standard error,
+/// tables to standard output; tables, JSON and pictures to the folder `results`.
+#[derive(Debug, Parser)]
+#[command(name = "bench", version, disable_help_subcommand = true, arg_required_else_help = true)]
+#[command(after_help = "Examples:\n  cargo run --release -p bench -- burst --quick\n  cargo run \
+                        --release -p bench -- churn --quick --json | tail -n 1\n\nA figure whose \
+                        threads waited for a CPU for more than 5 % of the time says so: repeat it \
+                        on a quiet machine.")]
+pub(crate) struct Cli {
+    #[command(subcommand)]
+    pub(crate) command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Command {
+    /// Bursts of 512 to 16K requests to one site after the other: rigid, reconf and
+    /// over-provisioned pools side by side (figures 7 to 9 of the paper); about 8 minutes
+    Burst(FigureArguments),
+    /// Throughput and moves over `look_every_ms` and `hold_ms`; about 4 minutes
+    Sensitivity(FigureArguments),
+    /// Moves as fast as they go under 64 connections; square waves; the cost of an idle pool;
+    /// about 4 minutes
+    Churn(FigureArguments),
+    /// All of them, one after the other
+    All(FigureArguments),
+}
+
+/// Arguments of every figure.
+#[derive(Clone, Debug, Args)]
+pub(crate) struct FigureArguments {
+    /// Less of everything, in under 50 seconds; writes no files unless --out names a folder
+    #[arg(long)]
+    pub(crate) quick: bool,
+
+    /// Print the main numbers as one JSON object in the last line
+    #[arg(long)]
+    pub(crate) json: bool,
+
+    /// Where table, JSON and pictures go [default: results]
+    #[arg(long, value_name = "FOLDER")]
+    pub(crate) out: Option<PathBuf>,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::CommandFactory as _;
+
+    #[test]
+    fn clap_finds_no_contradiction_and_the_figures_are_listed() {
+        Cli::command().debug_assert();
+        let help = Cli::command().render_help().to_string();
+        for figure in ["burst", "sensitivity", "churn", "all"] {
+            assert!(help.contains(&format!("\n  {figure}")), "{help}");
+        }
+    }
+}
