@@ -209,9 +209,9 @@ fn what_a_server_left_running_is_found_by_its_mark() {
     let helper = eventually("the helper", || {
         std::fs::read_to_string(place.path().join("helper")).ok()?.trim().parse::<u32>().ok()
     });
+    let leader = eventually("the server", || handle.snapshot().servers[0].pid);
     NodeRecord::retire(&**handle.record().region()).unwrap();
     eventually("the agent's end", || (!handle.is_running()).then_some(()));
-    let leader = handle.snapshot().servers[0].pid.unwrap();
     assert!(runs(helper) && runs(leader));
     let ended = reap_leftovers(&place.state_file(), Duration::from_secs(5)).unwrap();
     assert!(ended >= 2, "{ended}");
