@@ -4,6 +4,7 @@
 //! changes the word calls [`Wake::wake`] after the change; the sleeper names the value that it
 //! saw, so that a change between its look and its sleep is not missed.
 
+use std::sync::atomic::AtomicU64;
 use std::time::Duration;
 
 use rustix::io::Errno;
@@ -73,10 +74,7 @@ pub trait Wake: Mapped {
 
 impl<M: Mapped + ?Sized> Wake for M {}
 
-fn word_at(
-    words: &[std::sync::atomic::AtomicU64],
-    index: usize,
-) -> Result<&std::sync::atomic::AtomicU64, AccessError> {
+fn word_at(words: &[AtomicU64], index: usize) -> Result<&AtomicU64, AccessError> {
     words.get(index).ok_or(AccessError::OutOfBounds {
         offset_bytes: (index as u64).saturating_mul(WORD_BYTES),
         access_bytes: WORD_BYTES,

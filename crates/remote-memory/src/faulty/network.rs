@@ -90,7 +90,7 @@ impl Network {
         lock(&self.world).run_next()
     }
 
-    /// Lets time pass until nothing is under way, zombies included.
+    /// Lets time pass until nothing is to come: zombies have landed, and deadlines are over.
     pub fn settle(&self) {
         // Bounded as in `advance`.
         while self.run_next() {}

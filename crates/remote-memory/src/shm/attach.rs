@@ -60,7 +60,7 @@ impl Attachment {
     }
 
     /// True while the owner's process (or a copy of it) holds its end of the connection, even
-    /// while it is stopped. Does not block; one system call, about 0.3 us: call it once per look,
+    /// while it is stopped. Does not block; one system call, about 0.5 us: call it once per look,
     /// not per request.
     pub fn owner_alive(&self) -> bool {
         let mut byte = [0_u8; 1];
@@ -98,16 +98,6 @@ pub fn attach(path: impl AsRef<Path>, deadline: Duration) -> Result<Attachment, 
     let file = file.ok_or_else(|| ShmError::NoFile { path: path.to_owned() })?;
     let region = Arc::new(open(descriptor, &file)?);
     Ok(Attachment { region, socket, path: path.to_owned() })
-}
-
-impl Attachment {
-    /// [`attach`] by another name, for callers that import the type alone.
-    ///
-    /// # Errors
-    /// As [`attach`].
-    pub fn attach(path: impl AsRef<Path>, deadline: Duration) -> Result<Self, ShmError> {
-        attach(path, deadline)
-    }
 }
 
 /// Checks that the file is what the descriptor says and maps it.

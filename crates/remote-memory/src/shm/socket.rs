@@ -80,7 +80,7 @@ pub(super) fn address_of(path: &Path) -> Result<SocketAddrUnix, ShmError> {
     SocketAddrUnix::new(path).map_err(|_| ShmError::PathTooLong { path: path.to_owned() })
 }
 
-/// The user at the other end, or nothing if the kernel does not say.
+/// The user at the other end: of the process that connected, or that listened.
 pub(super) fn peer_uid(socket: impl AsFd) -> Result<u32, ShmError> {
     rustix::net::sockopt::socket_peercred(socket)
         .map(|credentials| credentials.uid.as_raw())

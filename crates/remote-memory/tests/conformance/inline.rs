@@ -5,7 +5,7 @@ use std::fs::Permissions;
 use std::os::unix::fs::PermissionsExt;
 use std::sync::{Arc, Barrier};
 
-use remote_memory::shm::{Attachment, OwnedRegion, RegionServer};
+use remote_memory::shm::{Attachment, OwnedRegion, RegionServer, attach};
 use remote_memory::{Inline, Mapped, RegionDescriptor, Remote, RemoteKey};
 use tempfile::TempDir;
 
@@ -32,7 +32,7 @@ impl SharedMemory {
         let path = self.directory.path().join(socket);
         let region = Arc::new(OwnedRegion::create(socket, length_bytes).unwrap());
         let server = RegionServer::bind(&path, Arc::clone(&region)).unwrap();
-        let attachment = Attachment::attach(&path, DEADLINE).unwrap();
+        let attachment = attach(&path, DEADLINE).unwrap();
         let descriptor = region.descriptor().clone();
         self.owners.push(Owner { region, server: Some(server), attachment });
         descriptor

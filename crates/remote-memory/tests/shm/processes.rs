@@ -139,14 +139,14 @@ fn child_part() {
 fn own(socket: &Path, with_program: bool) {
     let region = Arc::new(OwnedRegion::create("child", 64).unwrap());
     let _server = RegionServer::bind(socket, Arc::clone(&region)).unwrap();
+    println!("ready");
     if with_program {
-        // A peer is connected while the program starts, so that it could inherit its socket.
-        let _attachment = attach(socket, DEADLINE).unwrap();
+        // The peer asks for it once it is connected, so that the program could inherit that.
+        eventually("a peer asks", || region.read(QUESTION) == Ok(1));
         let mut program = Command::new("cat").stdout(Stdio::null()).spawn().unwrap();
         // Not waited for below: this process is killed, and the program outlives it.
         std::thread::spawn(move || program.wait());
     }
-    println!("ready");
     // Ends with the process.
     loop {
         region.fetch_and_add(COUNT, 1).unwrap();
@@ -297,6 +297,8 @@ fn a_program_that_the_owner_started_does_not_keep_its_connections() {
     let socket = directory.path().join("owner.sock");
     let mut owner = Part::start("owner with a program", &socket);
     let attachment = attach(&socket, DEADLINE).unwrap();
+    attachment.region().write(QUESTION, 1).unwrap();
+    eventually("the program runs", || attachment.region().read(ANSWER) == Ok(1));
     assert!(attachment.owner_alive());
     owner.kill();
     // The program lives on; it reads the standard input that this test holds open.
