@@ -12,8 +12,9 @@
 //!    leads to another server.
 //! 5. `download` streams the response; with its end from the server's side the permit goes.
 //!
-//! Absent by design: no remote operation on the path of a request, no lock and no box there
-//! except hyper's own; no knowledge of the pool outside the dispatcher.
+//! Absent by design: no remote operation on the path of a request; no lock and no box there but
+//! hyper's own, the dispatcher's, and the gate of `Expect: 100-continue`; no knowledge of the pool
+//! outside the dispatcher.
 
 mod accept;
 mod answer;
@@ -38,5 +39,6 @@ mod wire;
 pub use answer::{REASON_HEADER, Reason, Source};
 pub use edge::{Edge, MetricsReader, StartError};
 pub use face::{Dispatcher, Permit, RETRIES_MAX, Refusal, Verdict};
+pub use listen::{Reservation, reserve};
 pub use metrics::{Latency, SiteSnapshot, Snapshot};
 pub use options::{ForwardedTrust, Options, OptionsError, SiteOptions};

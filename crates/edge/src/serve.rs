@@ -8,6 +8,7 @@ use crate::face::{Dispatcher, Permit, Verdict};
 use crate::forward;
 use crate::head::{Framing, Head};
 use crate::hosts::{SiteSlot, host_of};
+use crate::options::SiteOptions;
 use crate::upload::{Upload, UploadLimits};
 use crate::upstream::Lease;
 use crate::wire::Client;
@@ -78,8 +79,7 @@ fn accept<D: Dispatcher>(
         idle: shared.options.body_idle(),
         expect_wait: Duration::from_millis(shared.options.expect_wait_ms),
     };
-    let host = head.host.clone();
-    let host = host.or_else(|| HeaderValue::from_str(&site.name).ok());
+    let host = head.host.clone().or_else(|| main_host(site));
     meter.set_slot(slot);
     if exact_bytes.is_some_and(|bytes| bytes > limits.body_bytes_max) {
         return Err(Rejected { reason: Reason::BodyTooLarge, body });
@@ -96,6 +96,12 @@ fn site_of<D: Dispatcher>(core: &Core<D>, head: &Head) -> Option<SiteSlot> {
         Some(host) => sites.find(host_of(host.as_bytes())?),
         None => sites.default_site(),
     }
+}
+
+/// What an HTTP/1.0 request without a host is sent on with.
+fn main_host(site: &SiteOptions) -> Option<HeaderValue> {
+    let host = site.hosts.iter().find(|host| !host.starts_with('*')).unwrap_or(&site.name);
+    HeaderValue::from_str(host).ok()
 }
 
 /// Attempts, until one is answered or no other is allowed.
@@ -184,6 +190,8 @@ async fn drain(outgoing: &Outgoing) -> bool {
     if outgoing.head.expects_continue {
         return upload.is_complete();
     }
+    // An attempt that is not quite dead must not read beside us.
+    upload.give_up();
     let drained = poll_fn(|cx| upload.poll_drain(cx));
     tokio::time::timeout(DRAIN_TIME, drained).await.unwrap_or(false)
 }

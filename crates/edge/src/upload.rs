@@ -190,7 +190,7 @@ impl Upload {
         }
     }
 
-    /// The response is complete: what is still to be sent is not wanted.
+    /// What is still to be sent is not wanted: the running attempt fails.
     pub(crate) fn give_up(&self) {
         let mut state = self.state.borrow_mut();
         state.attempt += 1;

@@ -365,7 +365,7 @@ fn old_clients_are_served_and_closed() {
     assert!(forwarded(options(), ask("Host: a.example\r\nConnection: keep-alive\r\n")).1);
     let with_default = Options { default_site: Some(site()), ..options() };
     let (seen, _) = forwarded(with_default, ask(""));
-    assert_eq!(seen.field("host"), Some("one"));
+    assert_eq!(seen.field("host"), Some("a.example"));
     let (_origin, edge) = setup(options());
     assert_eq!(Client::new(edge.addresses()[0]).ask(ask("")).status, 421);
 }
