@@ -12,11 +12,12 @@ const BACKLOG: i32 = 4_096;
 pub(crate) fn listen(
     wanted: &[SocketAddr],
     threads: usize,
+    shared: bool,
 ) -> Result<(Vec<SocketAddr>, Vec<Vec<TcpListener>>), StartError> {
     let mut addresses = Vec::with_capacity(wanted.len());
     let mut of_threads: Vec<Vec<TcpListener>> = (0..threads).map(|_| Vec::new()).collect();
     for &wanted in wanted {
-        let (address, sockets) = group(wanted, threads)
+        let (address, sockets) = group(wanted, threads, shared)
             .map_err(|source| StartError::Listen { address: wanted, source })?;
         addresses.push(address);
         for (thread, socket) in of_threads.iter_mut().zip(sockets) {
@@ -31,10 +32,15 @@ pub(crate) fn sockets_of_thread(sockets: &mut Vec<Vec<TcpListener>>) -> Vec<TcpL
     sockets.pop().unwrap_or_default()
 }
 
-/// Sockets that share one address. The first is bound without SO_REUSEPORT, so that an address
-/// in use is an error even where its owner allows sharing; only then it is opened to the others.
-fn group(wanted: SocketAddr, threads: usize) -> io::Result<(SocketAddr, Vec<TcpListener>)> {
-    let first = bind(wanted, false)?;
+/// Sockets that share one address. Unless other edges share it too, the first is bound without
+/// SO_REUSEPORT, so that an address in use is an error even where its owner allows sharing; only
+/// then it is opened to the others.
+fn group(
+    wanted: SocketAddr,
+    threads: usize,
+    shared: bool,
+) -> io::Result<(SocketAddr, Vec<TcpListener>)> {
+    let first = bind(wanted, shared)?;
     let address = first
         .local_addr()?
         .as_socket()
@@ -50,6 +56,26 @@ fn group(wanted: SocketAddr, threads: usize) -> io::Result<(SocketAddr, Vec<TcpL
         socket.listen(BACKLOG)?;
     }
     Ok((address, sockets.into_iter().map(TcpListener::from).collect()))
+}
+
+/// An address that is kept for edges that come and go: nobody else can take it meanwhile.
+#[derive(Debug)]
+pub struct Reservation {
+    _socket: Socket,
+}
+
+/// Takes an address for the edges of one owner, which then listen there with
+/// [`Options::listen_shared`](crate::Options::listen_shared). Does not block.
+///
+/// # Errors
+/// Another process has the address, whether it allows sharing or not, or it is none of ours.
+pub fn reserve(address: SocketAddr) -> Result<Reservation, StartError> {
+    let take = || {
+        let socket = bind(address, false)?;
+        socket.set_reuse_port(true)?;
+        Ok(Reservation { _socket: socket })
+    };
+    take().map_err(|source| StartError::Listen { address, source })
 }
 
 fn bind(address: SocketAddr, shared: bool) -> io::Result<Socket> {
@@ -74,14 +100,28 @@ mod tests {
 
     #[test]
     fn threads_share_a_port_but_another_edge_does_not() {
-        let (addresses, sockets) = listen(&[loopback(0)], 3).unwrap();
+        let (addresses, sockets) = listen(&[loopback(0)], 3, false).unwrap();
         assert_eq!(sockets.len(), 3);
         for of_thread in &sockets {
             assert_eq!(of_thread[0].local_addr().unwrap(), addresses[0]);
         }
         for threads in [1, 2] {
-            let error = listen(&[addresses[0]], threads).unwrap_err();
+            let error = listen(&[addresses[0]], threads, false).unwrap_err();
             assert!(error.to_string().contains(&addresses[0].to_string()), "{error}");
         }
+    }
+
+    #[test]
+    fn edges_share_a_reserved_address_and_strangers_do_not() {
+        let free = TcpListener::bind(loopback(0)).unwrap().local_addr().unwrap();
+        let reservation = reserve(free).unwrap();
+        let first = listen(&[free], 1, true).unwrap();
+        let second = listen(&[free], 2, true).unwrap();
+        assert_eq!(first.0, second.0);
+        assert!(reserve(free).is_err() && listen(&[free], 1, false).is_err());
+        drop((first, second));
+        assert!(reserve(free).is_err(), "it stays reserved while no edge listens");
+        drop(reservation);
+        assert!(reserve(free).is_ok());
     }
 }

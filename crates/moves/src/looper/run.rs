@@ -60,6 +60,10 @@ const RING_EVERY: Duration = Duration::from_millis(500);
 /// default of 50 us.
 const TIMER_SLACK_NS: u64 = 1_000;
 
+/// How long a loop that starts waits for regions that it has not found yet before it decides on
+/// moves: nodes that are still starting would look like nodes that are missing.
+const START_GRACE: Duration = Duration::from_secs(3);
+
 /// One operation over mapped memory, for the politeness of helping: 50 ns and a page fault.
 const OP_TIME_NS: u64 = 1_000;
 
@@ -93,6 +97,8 @@ pub struct Looper<H> {
     random: u64,
     look_us: u32,
     paused: bool,
+    started: Duration,
+    complete: bool,
 }
 
 impl<H: Host + 'static> Looper<H> {
@@ -151,6 +157,8 @@ impl<H: Host + 'static> Looper<H> {
             random: u64::from(options.incarnation) | 1,
             look_us: 0,
             paused: false,
+            started: monotonic(),
+            complete: false,
             options,
         }
     }
@@ -266,7 +274,7 @@ impl<H: Host + 'static> Looper<H> {
 
     fn look(&mut self, look_time: Duration) {
         self.read();
-        if !self.judge_and_hand(look_time) {
+        if !self.judge_and_hand(look_time) || !self.is_complete() {
             return;
         }
         self.core.set_paused(None, self.paused);
@@ -292,6 +300,13 @@ impl<H: Host + 'static> Looper<H> {
                 Work::Rest => return,
             }
         }
+    }
+
+    /// Whether every node was found once, or has had its time.
+    fn is_complete(&mut self) -> bool {
+        self.complete |= self.memory.nodes.iter().all(Option::is_some)
+            || monotonic().saturating_sub(self.started) > START_GRACE;
+        self.complete
     }
 
     fn decide_on_look(&mut self, look_time: Duration) {

@@ -76,6 +76,8 @@ pub(super) fn edge(settings: &Settings, id: EdgeId) -> Result<edge::Options, IdO
     let default_site = http.default_site.as_deref();
     Ok(edge::Options {
         listen: own.listen.clone(),
+        // The parent reserves whatever has a port.
+        listen_shared: own.listen.iter().all(|address| address.port() != 0),
         threads: own.threads.map_or(cores, usize::from),
         sites,
         default_site: default_site.and_then(|name| settings.site(name)).map(|(id, _)| id),
@@ -215,7 +217,7 @@ fn server_kind(site: &Site, servers: &Servers, index: usize) -> Option<agent::Se
         }
         Servers::Agent { .. } if site.command.is_empty() => None,
         Servers::Agent { .. } => Some(agent::ServerKind::Command(agent::Program {
-            argv: site.command.clone(),
+            argv: program(&site.command),
             env: Vec::new(),
             start: match site.start {
                 Start::Warm => agent::Start::Warm,
@@ -223,4 +225,16 @@ fn server_kind(site: &Site, servers: &Servers, index: usize) -> Option<agent::Se
             },
         })),
     }
+}
+
+/// A site's command. `polder` is this very program: examples run without an installation.
+fn program(command: &[String]) -> Vec<String> {
+    let mut argv = command.to_vec();
+    if let (Some(first), Ok(own)) = (argv.first_mut(), std::env::current_exe())
+        && first == "polder"
+        && own.file_name().is_some_and(|name| name == "polder")
+    {
+        *first = own.display().to_string();
+    }
+    argv
 }

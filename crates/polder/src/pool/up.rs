@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! settings -> folder, lock -> leftovers of a killed run -> home -> agents -> edges -> control
-//! wait for SIGTERM or SIGINT -> edges drain -> agents stop their servers -> folder removed
+//! wait for SIGTERM or SIGINT -> edges drain -> agents stop their servers -> folder cleared
 //! ```
 
 use super::children::{Family, Role, Supervised};
@@ -13,10 +13,12 @@ use crate::runtime_dir::{Base, CONTROL_SOCKET, RuntimeDir};
 use crate::settings::{Servers, Settings, SettingsHash};
 use crate::status::{EdgeStatus, MoveRecord, StatusReport, Warning};
 use anyhow::Context as _;
+use edge::Reservation;
 use pool_model::{EdgeId, NodeId};
 use remote_memory::shm::{OwnedRegion, RegionServer};
 use shared_state::{SiteHeader, SiteRecord, site_region_bytes};
 use std::cell::RefCell;
+use std::collections::BTreeSet;
 use std::fs;
 use std::net::SocketAddr;
 use std::os::unix::fs::OpenOptionsExt as _;
@@ -114,6 +116,8 @@ struct Pool {
     stop_edges: watch::Sender<bool>,
     stop_agents: watch::Sender<bool>,
     state_files: Vec<PathBuf>,
+    /// Where edges listen, also while one of them is started again.
+    addresses: Vec<Reservation>,
     stop_timeout: Duration,
     /// Why a child could not start at all.
     failed: watch::Receiver<Option<String>>,
@@ -126,6 +130,7 @@ impl Pool {
             RuntimeDir::take(path.unwrap_or_else(|| Base::of_user().of_pool(&settings.pool.name)))?;
         let stop_timeout = Duration::from_millis(settings.health.stop_timeout_ms.into());
         reap(folder.path(), stop_timeout);
+        let addresses = reserve(settings)?;
         folder.clear()?;
         let copy = folder.path().join(SETTINGS_COPY);
         write_private(&copy, &options.text)?;
@@ -174,6 +179,7 @@ impl Pool {
             stop_edges,
             stop_agents,
             state_files,
+            addresses,
             stop_timeout,
             failed,
         })
@@ -193,6 +199,7 @@ impl Pool {
         for agent in self.agents {
             agent.stop();
         }
+        drop(self.addresses);
         drop(self.home);
         for file in self.state_files.iter().filter(|file| file.exists()) {
             reap_servers(file, self.stop_timeout);
@@ -241,6 +248,14 @@ fn reap_servers(state_file: &Path, stop_timeout: Duration) {
         Ok(count) => tracing::warn!("ended {count} servers that a dead agent had left"),
         Err(error) => tracing::warn!(%error, "servers of a dead agent may be left"),
     }
+}
+
+/// Takes all addresses for the edges; two edges may share one.
+fn reserve(settings: &Settings) -> anyhow::Result<Vec<Reservation>> {
+    let wanted = settings.edges.iter().flat_map(|edge| &edge.listen);
+    let distinct: BTreeSet<_> = wanted.filter(|address| address.port() != 0).collect();
+    let reserved = distinct.into_iter().map(|&address| Ok(edge::reserve(address)?));
+    reserved.collect()
 }
 
 fn write_private(path: &Path, text: &str) -> anyhow::Result<()> {
