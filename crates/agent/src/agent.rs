@@ -108,6 +108,7 @@ impl Agent {
             // Nobody else knows the region yet: this is the owner's write before publishing.
             record.assign_word().store(assign.pack(), Ordering::SeqCst);
         }
+        shell.set_published();
         let published = shell
             .write_state()
             .map_err(StartError::State)

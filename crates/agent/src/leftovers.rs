@@ -2,10 +2,13 @@
 
 use crate::process::{Held, kill_marked};
 use crate::state_file::{AgentState, StateError};
+use remote_memory::shm::OwnedRegion;
 use rustix::process::Signal;
+use shared_state::NodeRecord;
 use std::io;
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 use thiserror::Error;
 
@@ -77,24 +80,35 @@ pub(crate) fn end_all(held: Vec<Held>, stop_timeout: Duration) {
     }
 }
 
-/// The memory file of the region of the agent with this process id and node name, for
+/// The memory file of the region that the agent with this process id serves for this node, for
 /// [`crate::Options::adopt`]: whoever looks after agents keeps it, since it cannot be had any more
-/// once the agent is dead. Call it when the agent's socket answers. Does not block.
+/// once the agent is dead. Does not block; call it again until the agent has got that far.
 ///
 /// # Errors
-/// There is no such process, it is not ours to look into, or it has no such region.
+/// There is no such process, it is not ours to look into, or it serves no such region (yet).
 pub fn hold_region(pid: u32, node: &str) -> io::Result<OwnedFd> {
     let wanted = format!("/memfd:polder:node-{node} (deleted)");
     for entry in std::fs::read_dir(format!("/proc/{pid}/fd"))? {
         let path = entry?.path();
         // A descriptor that was closed meanwhile is not the one.
-        if std::fs::read_link(&path).is_ok_and(|target| target.as_os_str() == wanted.as_str()) {
-            let file = std::fs::OpenOptions::new().read(true).write(true).open(&path)?;
-            return Ok(file.into());
+        if !std::fs::read_link(&path).is_ok_and(|target| target.as_os_str() == wanted.as_str()) {
+            continue;
+        }
+        let file = OwnedFd::from(std::fs::OpenOptions::new().read(true).write(true).open(&path)?);
+        if is_served_by(pid, file.try_clone()?) {
+            return Ok(file);
         }
     }
-    let text = format!("process {pid} has no region of node {node}");
+    let text = format!("process {pid} serves no region of node {node}");
     Err(io::Error::new(io::ErrorKind::NotFound, text))
+}
+
+/// Whether an agent of this process wrote the record last: it may also have inherited the region
+/// of one before it, which bears the same name.
+fn is_served_by(pid: u32, file: OwnedFd) -> bool {
+    let Ok(region) = OwnedRegion::adopt(file) else { return false };
+    let Ok(record) = NodeRecord::open_adopted(Arc::new(region)) else { return false };
+    record.assign().is_some() && record.status().is_ok_and(|s| s.pid == u64::from(pid))
 }
 
 /// From now on the kernel sends SIGTERM to this process when the **thread** that started it ends

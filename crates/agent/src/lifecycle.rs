@@ -129,7 +129,7 @@ impl Answers {
     /// When the next check is due after a result at `now`.
     fn plan(&mut self, now: Now, watched: bool, rules: &Health) {
         let pause = if self.is_steady() && !watched {
-            ms(rules.idle_check_every_ms)
+            ms(rules.idle_check_every_ms.max(rules.check_every_ms))
         } else if self.ready || self.ready_since.is_some() {
             ms(rules.check_every_ms)
         } else if self.passed > 0 {

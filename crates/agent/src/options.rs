@@ -111,7 +111,8 @@ impl Options {
 pub struct Health {
     /// Time between two checks of a server while an edge watches, in ms.
     pub check_every_ms: u64,
-    /// The same while nobody watches, in ms. Each check costs some 100 us of CPU.
+    /// The same while nobody watches, in ms; never more often than while one does. Each check
+    /// costs some 100 us of CPU.
     pub idle_check_every_ms: u64,
     /// How long one check may take, in ms.
     pub check_timeout_ms: u64,

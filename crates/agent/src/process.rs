@@ -186,7 +186,9 @@ pub(crate) fn start(
     log: &Path,
     state_file: &Path,
 ) -> io::Result<(Held, Process)> {
-    let log = open_log(log)?;
+    let log = open_log(log).map_err(|error| {
+        io::Error::new(error.kind(), format!("its log {}: {error}", log.display()))
+    })?;
     let (program, arguments) =
         filled.argv.split_first().ok_or_else(|| io::Error::other("the command is empty"))?;
     let mut child = Command::new(program)

@@ -28,6 +28,8 @@ const STATUS_EVERY: Duration = Duration::from_secs(1);
 const IDLE_STATUS_EVERY: Duration = Duration::from_secs(5);
 /// How often the servers' logs are looked at: at a MiB/s a log reaches a minute's worth.
 const TRIM_LOGS_EVERY: Duration = Duration::from_secs(60);
+/// Time between two turns of an agent that does not beat: it stops, or its supervision is broken.
+const NO_BEAT_POLL: Duration = Duration::from_millis(50);
 /// Sleep where the kernel refuses the futex, which it has no reason to.
 const SLEEP_FALLBACK: Duration = Duration::from_millis(10);
 
@@ -48,6 +50,8 @@ pub(crate) struct Shell {
     trim_at: Now,
     started: Instant,
     assign: Option<Assign>,
+    watched: bool,
+    published: bool,
     stopping: bool,
     snapshot: Arc<Mutex<Snapshot>>,
     written: Option<AgentState>,
@@ -96,6 +100,8 @@ impl Shell {
             trim_at: TRIM_LOGS_EVERY,
             started: Instant::now(),
             assign: None,
+            watched: false,
+            published: false,
             stopping: false,
             snapshot,
             written: None,
@@ -110,6 +116,11 @@ impl Shell {
         if let Some(run) = self.supervisor.adopt(site, process, restarts, now) {
             self.worker.hold(site, run, held);
         }
+    }
+
+    /// From now on the record is the node's: the process id in its status says whose it is.
+    pub(crate) fn set_published(&mut self) {
+        self.published = true;
     }
 
     /// Whether every server that was taken over has answered or failed.
@@ -167,21 +178,26 @@ impl Shell {
         let drained = self.are_drained(assign, now);
         let look = Look { now, site, drained, watched, stopping: self.stopping };
         let mut changed = !taken.reports.is_empty() || assign != self.assign;
-        self.assign = assign;
+        changed |= watched != self.watched;
+        (self.assign, self.watched) = (assign, watched);
         let orders = self.supervisor.turn(&look, assign, taken.reports);
         changed |= !orders.is_empty();
         if changed {
-            self.publish(watched);
+            self.publish();
             if let Err(error) = self.write_state() {
                 tracing::warn!(%error, "a new agent would not find the servers");
             }
         }
         self.worker.send(orders);
-        self.beat(now, watched);
         let end = (self.stopping && self.supervisor.is_stopped()).then_some(End::Stopped);
-        let due = self.supervisor.next_due(now).into_iter().chain([self.pulse.next_due()]).min();
-        let sleep = due.map_or(Duration::ZERO, |due| due.saturating_sub(now));
-        Turn { sleep, end }
+        let next_beat = if self.stopping || self.supervisor.is_overdue(now) {
+            now + NO_BEAT_POLL
+        } else {
+            self.beat(now, watched);
+            self.pulse.next_due()
+        };
+        let due = self.supervisor.next_due(now).map_or(next_beat, |due| due.min(next_beat));
+        Turn { sleep: due.saturating_sub(now), end }
     }
 
     /// Whether the last site's requests have ended; false where nobody needs to know.
@@ -197,14 +213,11 @@ impl Shell {
         }
     }
 
-    /// Beats unless supervision itself is broken, and now and then tells about the machine.
+    /// Beats if it is time to, and now and then tells about the machine.
     fn beat(&mut self, now: Now, watched: bool) {
-        if self.stopping || self.supervisor.is_overdue(now) {
-            return;
-        }
         let Some(period) = self.pulse.beat(now) else { return };
         self.record.beat_once(period);
-        if now >= self.status_at {
+        if self.published && now >= self.status_at {
             self.status_at = now + if watched { STATUS_EVERY } else { IDLE_STATUS_EVERY };
             let ready = self.supervisor.servers().filter(|(_, s)| s.phase() == Phase::Ready);
             let servers_ready = ready.count() as u64;
@@ -218,7 +231,7 @@ impl Shell {
 
     /// Tells edges and people what changed. A server word goes before its warm bit when the
     /// server comes, and after it when it goes, so that a warm server always has an address.
-    fn publish(&self, watched: bool) {
+    fn publish(&self) {
         for (site, server) in self.supervisor.servers() {
             if !server.is_warm() {
                 self.record.set_warm(site, false);
@@ -237,7 +250,7 @@ impl Shell {
         let snapshot = Snapshot {
             node: self.node.clone(),
             pid: std::process::id(),
-            watched,
+            watched: self.watched,
             assigned_site: self.assign.and_then(|a| a.site).map(SiteId::get),
             assigned_version: self.assign.map_or(0, |assign| assign.version),
             servers: self.supervisor.servers().map(|(site, s)| self.status(site, s)).collect(),

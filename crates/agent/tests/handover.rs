@@ -28,6 +28,11 @@ fn warm_server(place: &Place, record: &NodeRecord) -> (u32, std::net::SocketAddr
     (process.pid, process.address)
 }
 
+/// Holds the region that a process serves, as a parent does: it asks until there is one.
+fn hold(pid: u32) -> std::os::fd::OwnedFd {
+    eventually("a region to hold", || hold_region(pid, "n4").ok())
+}
+
 #[test]
 fn a_killed_agent_leaves_its_servers_to_the_next_one() {
     let place = Place::new();
@@ -35,7 +40,7 @@ fn a_killed_agent_leaves_its_servers_to_the_next_one() {
     let old = attach(&place);
     let (pid, address) = warm_server(&place, &old);
     let before = assign(&old, Some(1));
-    let file = hold_region(first.0.id(), "n4").unwrap();
+    let file = hold(first.0.id());
     first.kill();
 
     // Without an agent: the server answers, the memory is there, and edges can still move it.
@@ -75,7 +80,7 @@ fn a_server_of_an_assignment_survives_the_agent_too() {
     let old = attach(&place);
     let before = assign(&old, Some(2));
     eventually("ready", || old.takes(site(2), before).then_some(()));
-    let file = hold_region(first.0.id(), "n4").unwrap();
+    let file = hold(first.0.id());
     let port = old.server(site(2)).port;
     first.kill();
     let handle = Agent::start({
@@ -217,4 +222,27 @@ fn what_a_server_left_running_is_found_by_its_mark() {
     assert!(ended >= 2, "{ended}");
     eventually("the helper's end", || (!runs(helper)).then_some(()));
     assert!(!runs(leader));
+}
+
+#[test]
+fn an_assignment_survives_one_agent_after_the_other() {
+    let place = Place::new();
+    let mut agent = place.spawn("agent");
+    let record = attach(&place);
+    let (pid, address) = warm_server(&place, &record);
+    let first = assign(&record, Some(1));
+    for died in 1..=3 {
+        let memory = hold(agent.0.id());
+        agent.kill();
+        // The next one inherits the old memory as its standard input, and keeps it open.
+        agent = place.spawn_with("agent", memory);
+        let record = eventually("the next region", || {
+            let attached = remote_memory::shm::attach(place.socket(), Duration::from_secs(5));
+            NodeRecord::open(attached.ok()?.region()).ok()
+        });
+        let assign = record.assign().unwrap();
+        assert_eq!((assign.site, assign.version), (Some(site(1)), first.version + died));
+        assert_eq!(ask(address), Ok(pid));
+    }
+    drop(agent);
 }

@@ -122,6 +122,17 @@ impl NodeRecord {
     /// incarnation is refused by name.
     pub fn open(region: Arc<dyn Mapped>) -> Result<Self, LayoutError> {
         header::check(&*region, MAGIC, KIND, WORDS)?;
+        Self::over(region)
+    }
+
+    /// Opens the region of a dead process that left its file to us. Its incarnation was lost with
+    /// the process and is not checked.
+    pub fn open_adopted(region: Arc<dyn Mapped>) -> Result<Self, LayoutError> {
+        header::check_kind(&*region, MAGIC, KIND, WORDS)?;
+        Self::over(region)
+    }
+
+    fn over(region: Arc<dyn Mapped>) -> Result<Self, LayoutError> {
         let words = region.words();
         let node = words[NODE].load(Ordering::Relaxed);
         let node = in_range(&*region, "node", node, u64::from(NodeId::MAX.get()))?;

@@ -71,6 +71,8 @@ fn a_retired_region_has_no_assignment_and_only_a_record_is_retired() {
     record.assign_word().store(last.pack(), Ordering::SeqCst);
     // An adopted region has another incarnation than its header.
     record.region().words()[header::INCARNATION].fetch_xor(1, Ordering::SeqCst);
+    let adopted = NodeRecord::open_adopted(Arc::clone(record.region())).unwrap();
+    assert_eq!((adopted.header(), adopted.assign()), (record.header(), Some(last)));
     assert_eq!(NodeRecord::retire(&**record.region()), Ok(Some(last)));
     assert_eq!(record.assign(), None);
     assert_eq!(NodeRecord::retire(&**record.region()), Ok(None));

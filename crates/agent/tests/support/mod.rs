@@ -13,6 +13,7 @@ use shared_state::NodeRecord;
 use shared_state::words::{Assign, Epoch};
 use std::io::{Read, Write};
 use std::net::{SocketAddrV4, TcpListener, TcpStream};
+use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -24,6 +25,7 @@ pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
 
 const ROLE: &str = "AGENT_TEST_ROLE";
 const DIRECTORY: &str = "AGENT_TEST_DIRECTORY";
+const ADOPT: &str = "AGENT_TEST_ADOPT";
 const PARENT: &str = "AGENT_TEST_PARENT";
 
 /// Plays the role that the environment names; returns at once without one, in the test run itself.
@@ -33,7 +35,11 @@ pub(crate) fn play_role() {
         Ok("mute") => std::thread::sleep(PATIENCE * 10),
         Ok("agent") => {
             let parent = std::env::var(PARENT).ok().map(|pid| pid.parse().unwrap());
-            agent::run(child_options(&role_directory()), parent).unwrap();
+            let mut options = child_options(&role_directory());
+            if std::env::var_os(ADOPT).is_some() {
+                options.adopt = Some(std::io::stdin().as_fd().try_clone_to_owned().unwrap());
+            }
+            agent::run(options, parent).unwrap();
         }
         Ok("parent") => {
             let mut agent = myself("agent");
@@ -156,6 +162,13 @@ impl Place {
     /// Starts an agent in this process.
     pub(crate) fn start(&self, servers: Vec<ServerSpec>) -> Handle {
         Agent::start(options(self.path(), servers)).unwrap()
+    }
+
+    /// Starts a process in a role, with this directory and the memory of a dead agent.
+    pub(crate) fn spawn_with(&self, role: &str, memory: OwnedFd) -> Killed {
+        let mut command = myself(role);
+        command.env(DIRECTORY, self.path()).env(ADOPT, "1").stdin(memory);
+        Killed(command.spawn().unwrap())
     }
 
     /// Starts a process in a role, with this directory.
