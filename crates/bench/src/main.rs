@@ -25,7 +25,8 @@ use output::Output;
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
-    if let Some(code) = polder::rig::hidden(std::env::args_os()) {
+    let arguments: Vec<_> = std::env::args_os().collect();
+    if let Some(code) = polder::rig::hidden(&arguments) {
         return code;
     }
     let cli = Cli::parse();

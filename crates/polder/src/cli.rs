@@ -31,7 +31,8 @@ const TEMPLATE: &str = "\
 
 Usage: polder COMMAND [ARGUMENTS]
 
-Look before you start:
+Run a pool:
+  up         Start everything on this machine from one settings file; Ctrl-C drains and stops
   check      Check a settings file; show each mistake with its line and a suggestion
 
 Look at a running pool:
@@ -54,6 +55,7 @@ Options:
 const AFTER_HELP: &str = "\
 Examples:
   polder check polder.toml           what is wrong with my settings?
+  polder up polder.toml              run the pool
   polder status --watch              who serves what, live
   polder status --moves              each move and its reason
   polder move n3 shop                give node n3 to the site shop
@@ -96,6 +98,8 @@ pub enum Colour {
 /// The commands.
 #[derive(Debug, Subcommand)]
 pub enum Command {
+    /// Start everything on this machine from one settings file; Ctrl-C drains and stops.
+    Up(UpArguments),
     /// Check a settings file; show each mistake with its line and a suggestion.
     Check(CheckArguments),
     /// Who serves what, and how loaded it is.
@@ -126,6 +130,19 @@ pub struct SettingsArguments {
     /// Set one key instead of what the file says: pool.hold_ms=5, sites.shop.max=3
     #[arg(long = "set", value_name = "KEY=VALUE")]
     pub overrides: Vec<String>,
+}
+
+/// Arguments of `up`.
+#[derive(Debug, Args)]
+#[command(
+    after_help = "Starts the edges, an agent for each node and the sites' servers, restarts \
+                        what dies, and tells when all of it serves. With `mode = \"observe\"` in \
+                        [pool] decisions are logged and nothing moves: a way to begin."
+)]
+pub struct UpArguments {
+    /// What to run.
+    #[command(flatten)]
+    pub settings: SettingsArguments,
 }
 
 /// Arguments of `check`.

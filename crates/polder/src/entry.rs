@@ -1,21 +1,18 @@
-//! The hidden sub-commands, which a pool's parent process starts its children with. Any program
-//! that starts pools (`polder` itself, the figures) passes its command line through here first.
+//! The whole program behind a command line: hidden sub-commands, then those for people. Any
+//! program that starts pools (`polder` itself, the figures) passes its command line through
+//! [`hidden`] first, because a pool starts its children with the program that it runs in.
 
-use crate::cli::{Colour, SettingsArguments, exit};
+use crate::cli::{Cli, Colour, exit};
+use crate::commands::{self, CommandError};
 use crate::logging;
 use crate::pool::child::{self, ChildArguments};
-use crate::pool::up::{self, UpOptions, Watcher};
-use crate::settings;
-use crate::status::StatusReport;
+use crate::settings::SettingsError;
 use crate::terminal::{Paint, Style};
 use clap::{Args, Parser, Subcommand};
 use std::ffi::OsString;
+use std::io::Write as _;
 use std::path::PathBuf;
 use std::process::ExitCode;
-use std::time::Duration;
-
-/// The names of the hidden sub-commands.
-pub const HIDDEN: [&str; 3] = ["up", "edge-process", "agent-process"];
 
 #[derive(Debug, Parser)]
 #[command(name = "polder", disable_help_subcommand = true)]
@@ -29,10 +26,12 @@ struct Hidden {
 
 #[derive(Debug, Subcommand)]
 enum Role {
-    Up(SettingsArguments),
     EdgeProcess(Child),
     AgentProcess(Child),
 }
+
+/// The names of [`Role`]s.
+const ROLES: [&str; 2] = [child::EDGE_PROCESS, child::AGENT_PROCESS];
 
 #[derive(Debug, Args)]
 struct Child {
@@ -57,54 +56,72 @@ impl Child {
     }
 }
 
-/// Runs a hidden sub-command, if the command line names one.
-pub fn hidden(arguments: impl IntoIterator<Item = OsString>) -> Option<ExitCode> {
-    let arguments: Vec<OsString> = arguments.into_iter().collect();
+/// Runs a hidden sub-command of a pool, if the command line names one. Blocks until it ends.
+pub fn hidden(arguments: &[OsString]) -> Option<ExitCode> {
     let name = arguments.get(1)?.to_str()?;
-    HIDDEN.contains(&name).then(|| run(arguments))
-}
-
-fn run(arguments: Vec<OsString>) -> ExitCode {
+    if !ROLES.contains(&name) {
+        return None;
+    }
     let hidden = Hidden::parse_from(arguments);
     let style = Style::of_stderr(Colour::Auto);
-    if let Err(error) = logging::start(hidden.log_level.as_deref(), style) {
-        eprintln!("{} --log-level: {error}", style.paint(Paint::Red, "error:"));
-        return ExitCode::from(exit::USAGE);
+    if let Some(refused) = start_logging(hidden.log_level.as_deref(), style) {
+        return Some(refused);
     }
     let outcome = match hidden.role {
-        Role::Up(arguments) => start_up(&arguments),
         Role::EdgeProcess(child) => child::edge(&child.arguments()),
         Role::AgentProcess(child) => child::agent(&child.arguments()),
     };
-    match outcome {
-        Ok(()) => ExitCode::from(exit::OK),
+    let Err(error) = outcome else { return Some(ExitCode::from(exit::OK)) };
+    eprintln!("{} {error:#}", style.paint(Paint::Red, "error:"));
+    Some(ExitCode::from(exit::FAILED))
+}
+
+fn start_logging(level: Option<&str>, style: Style) -> Option<ExitCode> {
+    let error = logging::start(level, style).err()?;
+    eprintln!("{} --log-level: {error}", style.paint(Paint::Red, "error:"));
+    Some(ExitCode::from(exit::USAGE))
+}
+
+/// Does what a command line says, prints, and gives the exit code. Blocks until it is done.
+pub fn run(arguments: &[OsString]) -> ExitCode {
+    let cli = Cli::parse_from(arguments);
+    let style = Style::of_stderr(cli.color);
+    if let Some(refused) = start_logging(cli.log_level.as_deref(), style) {
+        return refused;
+    }
+    match commands::run(&cli) {
+        Ok(output) => {
+            eprint!("{}", output.aside);
+            let printed = print(&output.text);
+            if output.has_failed { ExitCode::from(exit::FAILED) } else { printed }
+        }
+        Err(CommandError::SettingsJson(text)) => {
+            print(&text);
+            ExitCode::from(exit::SETTINGS)
+        }
         Err(error) => {
-            eprintln!("{} {error:#}", style.paint(Paint::Red, "error:"));
-            ExitCode::from(exit::FAILED)
+            complain(&error, style);
+            ExitCode::from(error.exit_code())
         }
     }
 }
 
-fn start_up(arguments: &SettingsArguments) -> anyhow::Result<()> {
-    let file = arguments.file.clone().unwrap_or_else(|| "polder.toml".into());
-    let checked = settings::load(&file, &arguments.overrides)?;
-    let options = UpOptions {
-        text: std::fs::read_to_string(&file)?,
-        file,
-        overrides: arguments.overrides.clone(),
-        program: std::env::current_exe()?,
-    };
-    up::run(&checked.settings, &options, &mut Tell)
+/// Prints what was asked for. A reader that has read enough (`polder status | head`) is no error.
+fn print(text: &str) -> ExitCode {
+    let mut out = std::io::stdout().lock();
+    let written = out.write_all(text.as_bytes()).and_then(|()| out.flush());
+    match written {
+        Err(error) if error.kind() != std::io::ErrorKind::BrokenPipe => {
+            ExitCode::from(exit::FAILED)
+        }
+        _ => ExitCode::from(exit::OK),
+    }
 }
 
-struct Tell;
-
-impl Watcher for Tell {
-    fn ready(&mut self, _report: &StatusReport, missing: &[String], after: Duration) {
-        tracing::info!(?missing, ?after, "ready");
-    }
-
-    fn stopping(&mut self) {
-        tracing::info!("stopping");
+fn complain(error: &CommandError, style: Style) {
+    match error {
+        // A list of problems brings its own headings.
+        CommandError::Settings(SettingsError::Wrong { .. }) => eprintln!("{error}"),
+        _ => eprintln!("{} {error}", style.paint(Paint::Red, "error:")),
     }
 }

@@ -523,7 +523,7 @@ fn thread_cpu() -> Duration {
 
 fn log(record: &MoveRecord) {
     let site = |site: Option<pool_model::SiteId>| site.map_or(0, pool_model::SiteId::get);
-    tracing::info!(
+    tracing::debug!(
         node = record.node.get(),
         from = site(record.from),
         to = site(record.to),

@@ -8,6 +8,7 @@ mod load;
 mod pool;
 mod status;
 mod stub;
+mod up;
 
 use crate::cli::{Cli, Command, exit};
 use crate::control::AskError;
@@ -67,6 +68,9 @@ pub enum CommandError {
     /// The pool answered something else than was asked.
     #[error("the pool gave an answer that does not fit the question")]
     WrongAnswer,
+    /// A pool could not be started, or ended badly.
+    #[error("{0}")]
+    Pool(String),
     /// An argument makes no sense.
     #[error("{0}")]
     Argument(String),
@@ -95,7 +99,9 @@ impl CommandError {
             Self::Ask(AskError::Refused(_)) => exit::REFUSED,
             Self::NoPool(_) | Self::RuntimeDir(_) | Self::Ask(_) => exit::NO_POOL,
             Self::Argument(_) => exit::USAGE,
-            Self::WrongAnswer | Self::Load(_) | Self::Stub(_) | Self::Io { .. } => exit::FAILED,
+            Self::Pool(_) | Self::WrongAnswer | Self::Load(_) | Self::Stub(_) | Self::Io { .. } => {
+                exit::FAILED
+            }
         }
     }
 }
@@ -105,6 +111,7 @@ impl CommandError {
 pub fn run(cli: &Cli) -> Result<Output, CommandError> {
     let style = Style::of_stdout(cli.color);
     match &cli.command {
+        Command::Up(arguments) => up::run(&arguments.settings, cli.log_level.as_deref(), style),
         Command::Check(arguments) => check::run(arguments),
         Command::Status(arguments) => status::run(arguments, style),
         Command::Move(arguments) => admin::move_node(arguments),

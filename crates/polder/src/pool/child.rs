@@ -16,6 +16,11 @@ use tokio::signal::unix::{SignalKind, signal};
 /// How often an edge notes its counters, for rates.
 const SAMPLE_EVERY: Duration = Duration::from_secs(1);
 
+/// The hidden sub-command of an edge.
+pub(crate) const EDGE_PROCESS: &str = "edge-process";
+/// The hidden sub-command of an agent.
+pub(crate) const AGENT_PROCESS: &str = "agent-process";
+
 /// What a child is told by its parent.
 #[derive(Clone, Debug)]
 pub struct ChildArguments {

@@ -1,6 +1,7 @@
 //! Child processes: started, watched, started again, stopped.
 
-use super::child::{ChildArguments, command_line};
+use super::child::{AGENT_PROCESS, ChildArguments, EDGE_PROCESS, command_line};
+use crate::logging::LEVEL_VARIABLE;
 use crate::settings::Settings;
 use pool_model::{EdgeId, NodeId};
 use rustix::process::{Pid, Signal, kill_process};
@@ -39,8 +40,8 @@ pub(super) enum Role {
 impl Role {
     fn sub_command(self) -> &'static str {
         match self {
-            Self::Edge(_) => "edge-process",
-            Self::Agent(_) => "agent-process",
+            Self::Edge(_) => EDGE_PROCESS,
+            Self::Agent(_) => AGENT_PROCESS,
         }
     }
 
@@ -60,6 +61,7 @@ pub(super) struct Family {
     pub(super) settings: Settings,
     pub(super) file: PathBuf,
     pub(super) overrides: Vec<String>,
+    pub(super) log_level: Option<String>,
     pub(super) folder: PathBuf,
 }
 
@@ -102,6 +104,9 @@ impl Supervised {
         let mut command = Command::new(&self.family.program);
         if !self.is_stop_point(is_first_life) {
             command.env_remove(STOP_POINT);
+        }
+        if let Some(level) = &self.family.log_level {
+            command.env(LEVEL_VARIABLE, level);
         }
         command
             .args(command_line(self.role.sub_command(), &arguments))

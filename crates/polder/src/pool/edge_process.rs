@@ -176,7 +176,8 @@ impl EdgeControl {
         }
         let why = record.ending.name();
         Ok(Response::done(format!(
-            "{name} takes no new requests; it still belongs to its site ({why})"
+            "{name} takes no new requests, but its site still counts it ({why}): no other node can \
+             take its place now. Add a node, or lower the site's `hard`; then drain it again"
         )))
     }
 }

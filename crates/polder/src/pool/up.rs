@@ -42,12 +42,12 @@ const SETTINGS_COPY: &str = "settings.toml";
 /// What `up` is told.
 #[derive(Clone, Debug)]
 pub struct UpOptions {
-    /// The settings file.
-    pub file: PathBuf,
-    /// Its text, as it was checked.
+    /// The text of the settings file, as it was checked.
     pub text: String,
     /// What was set on the command line.
     pub overrides: Vec<String>,
+    /// What children log, if the command line says.
+    pub log_level: Option<String>,
     /// The program to start children with: this one.
     pub program: PathBuf,
 }
@@ -141,6 +141,7 @@ impl Pool {
             settings: settings.clone(),
             file: copy,
             overrides: options.overrides.clone(),
+            log_level: options.log_level.clone(),
             folder: folder.path().to_owned(),
         };
         let (stop_edges, edges_stop) = watch::channel(false);
