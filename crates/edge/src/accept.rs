@@ -113,10 +113,12 @@ async fn accept<D: Dispatcher>(core: Rc<Core<D>>, socket: StdListener) {
             return;
         }
     };
-    let drain = pin!(core.drain.notified());
-    tokio::select! {
-        () = accept_all(&core, &listener) => {}
-        () = drain => {}
+    // A drain that came before this task first ran notifies nobody.
+    if !core.draining.get() {
+        tokio::select! {
+            () = accept_all(&core, &listener) => {}
+            () = core.drain.notified() => {}
+        }
     }
     let shares = &core.shared.connections;
     while let Ok(share) = Arc::clone(shares).try_acquire_owned()
