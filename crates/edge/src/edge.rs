@@ -61,7 +61,8 @@ impl Edge {
     pub fn start<D: Dispatcher>(options: Options, dispatcher: &D) -> Result<Self, StartError> {
         options.check()?;
         let sites = SiteMap::new(&options.sites, options.default_site)?;
-        let (addresses, mut listeners) = listen(&options.listen, options.threads, options.listen_shared)?;
+        let (addresses, mut listeners) =
+            listen(&options.listen, options.threads, options.listen_shared)?;
         let shared = Arc::new(Shared {
             sites,
             forwarder: Forwarder::new(options.forwarded, &options.via_name),

@@ -50,8 +50,8 @@ impl SiteOptions {
 pub struct Options {
     /// Addresses to listen on; port 0 takes a free one.
     pub listen: Vec<SocketAddr>,
-    /// Whether other edges listen on the same addresses, which somebody [`reserve`](crate::reserve)d
-    /// for them. Otherwise an address that anybody uses is an error.
+    /// Whether other edges listen on the same addresses, which somebody took for them with
+    /// [`reserve`](crate::reserve). Otherwise an address that anybody uses is an error.
     pub listen_shared: bool,
     /// Threads, each with a runtime and listening sockets of its own.
     pub threads: usize,
