@@ -1,0 +1,7 @@
+//! Every rule of the protocol, of the events and of the decisions, one by one.
+
+mod decide;
+mod events;
+mod memory;
+mod noise;
+mod protocol;
