@@ -1,5 +1,7 @@
 //! The look loop over real shared memory, with a host that only pretends to have requests.
 
+#![allow(clippy::unwrap_used)]
+
 use moves::looper::{
     Answer, Command, Commander, FirstDispatch, Host, LoopStatus, Looper, LooperHandle,
     LooperOptions, NodeSeen, SiteSeen, monotonic,

@@ -139,7 +139,7 @@ mod tests {
         ) {
             let servers: Vec<_> = loads
                 .iter()
-                .map(|&(in_flight, max_in_flight, open)| ServerLoad { in_flight, max_in_flight, open })
+                .map(|&(load, limit, open)| ServerLoad { open, ..server(load, limit) })
                 .collect();
             let any = servers.iter().any(ServerLoad::has_room);
             for balance in ALL {
@@ -156,7 +156,8 @@ mod tests {
             let servers: Vec<_> = loads.iter().map(|&(a, b)| server(a, b)).collect();
             if let Some(chosen) = Balance::LeastInFlight.choose(&servers, turn, 0) {
                 let ratio = |s: &ServerLoad| f64::from(s.in_flight) / f64::from(s.max_in_flight);
-                let least = servers.iter().filter(|s| s.has_room()).map(ratio).fold(f64::MAX, f64::min);
+                let with_room = servers.iter().filter(|s| s.has_room());
+                let least = with_room.map(ratio).fold(f64::MAX, f64::min);
                 prop_assert!((ratio(&servers[chosen]) - least).abs() < 1e-9);
             }
         }

@@ -83,7 +83,7 @@ pub fn read<W: Word>(record: &[W], body: &mut [u64]) -> Result<(), Unstable> {
 
 #[cfg(test)]
 #[cfg(loom)]
-mod interleavings {
+mod loom_interleavings {
     use super::*;
     use loom::sync::Arc;
     use loom::sync::atomic::AtomicU64;

@@ -185,6 +185,12 @@ impl NodeSlot {
             let in_flight = current.in_flight.saturating_sub(1);
             return self.set_current(Current { in_flight, ..current });
         }
+        self.leave_earlier(site);
+    }
+
+    /// Counts one request out that was sent to `site` under an earlier assignment, or was carried
+    /// over from an earlier region.
+    pub fn leave_earlier(&mut self, site: SiteId) {
         let words = &self.record.slot(self.edge)[EARLIER];
         let of = |wanted: Option<SiteId>| {
             words.iter().find(|word| {
@@ -196,6 +202,24 @@ impl NodeSlot {
             let earlier = Earlier::unpack(word.load(Ordering::Relaxed));
             let in_flight = earlier.in_flight - 1;
             word.store(Earlier { in_flight, ..earlier }.pack(), Ordering::SeqCst);
+        }
+    }
+
+    /// This edge's requests in flight, by the site that they were sent for; none stands for
+    /// several sites.
+    #[must_use]
+    pub fn counts(&self) -> Vec<Earlier> {
+        let current = Earlier { site: self.site, in_flight: self.current().in_flight };
+        let earlier = self.record.slot(self.edge)[EARLIER].iter();
+        let earlier = earlier.map(|word| Earlier::unpack(word.load(Ordering::Relaxed)));
+        std::iter::once(current).chain(earlier).filter(|count| count.in_flight > 0).collect()
+    }
+
+    /// Takes over what is in flight from the slot of a region that was given up: the servers have
+    /// outlived their agent, and so have the requests. They leave by [`NodeSlot::leave_earlier`].
+    pub fn carry(&mut self, counts: &[Earlier]) {
+        for count in counts {
+            self.put_aside(count.site, count.in_flight);
         }
     }
 

@@ -132,6 +132,28 @@ fn the_count_of_a_dead_edge_vanishes_and_its_slot_is_taken() {
 }
 
 #[test]
+fn what_is_in_flight_is_carried_into_a_new_region() {
+    let old = record(assign(1, 1));
+    let mut slot = take(&old, 0);
+    for _ in 0..3 {
+        slot.enter(assign(1, 1), MAX, BOTH);
+    }
+    move_to(&old, assign(2, 2));
+    slot.follow(assign(2, 2));
+    slot.enter(assign(2, 2), MAX, BOTH);
+    let new = record(assign(2, 3));
+    let mut next = take(&new, 0);
+    next.carry(&slot.counts());
+    assert_eq!(node_load(&new, BOTH), 4);
+    assert_eq!(server_load(&new, Some(site(2)), BOTH), 1);
+    assert_eq!(next.enter(assign(2, 3), 1, BOTH), Enter::Full, "the old request still counts");
+    for number in [1, 1, 2, 1] {
+        next.leave_earlier(site(number));
+    }
+    assert_eq!(node_load(&new, BOTH), 0);
+}
+
+#[test]
 fn live_edges_are_a_set() {
     let live = LiveEdges::default().with(edge(0)).with(edge(63)).with(edge(5));
     let numbers: Vec<_> = live.iter().map(EdgeId::get).collect();

@@ -273,10 +273,12 @@ impl<W: Waiter> Core<W> {
             state.in_flight = state.in_flight.saturating_sub(1);
         }
         let mut next = grant.site;
-        if let Some(Some(node)) = self.nodes.get_mut(grant.node.index())
-            && node.life == grant.life
-        {
-            node.slot.leave(grant.site, grant.version);
+        if let Some(Some(node)) = self.nodes.get_mut(grant.node.index()) {
+            if node.life == grant.life {
+                node.slot.leave(grant.site, grant.version);
+            } else {
+                node.slot.leave_earlier(grant.site);
+            }
             next = node.assign.site.unwrap_or(next);
         }
         self.pump(grant.site, now, out);
@@ -323,12 +325,15 @@ impl<W: Waiter> Core<W> {
         }
     }
 
-    /// A node's region was found: its slot is taken. Any earlier region of the node is forgotten,
-    /// and so are the requests that were counted there.
-    pub(crate) fn attach(&mut self, slot: NodeSlot) {
+    /// A node's region was found: its slot is taken. Any earlier region of the node is forgotten;
+    /// requests that were counted there are counted here, since their servers live on.
+    pub(crate) fn attach(&mut self, mut slot: NodeSlot) {
         let place = slot.record().header().node.index();
         if self.nodes.len() <= place {
             self.nodes.resize_with(place + 1, || None);
+        }
+        if let Some(before) = &self.nodes[place] {
+            slot.carry(&before.slot.counts());
         }
         self.lives = self.lives.wrapping_add(1);
         let assign = slot.record().assign().unwrap_or(Assign::FREE);

@@ -188,7 +188,7 @@ fn requests_in_flight_across_a_move_are_counted_out_where_they_were_counted_in()
 }
 
 #[test]
-fn a_new_region_of_a_node_starts_from_nothing() {
+fn requests_in_flight_are_carried_into_a_new_region_of_their_node() {
     let mut records = [record(0, 1)];
     let mut core = core(0, &records, 100);
     let old = granted(ask(&mut core, 1));
@@ -199,6 +199,7 @@ fn a_new_region_of_a_node_starts_from_nothing() {
     let lease = Lease { incarnation: 1, beat: 0 };
     core.attach(NodeSlot::take(records[0].clone(), edge(0), 0, lease).unwrap());
     assert_eq!(look(&mut core, &records, &[]).len(), 1);
+    assert_eq!(slot::node_load(&records[0], BOTH), 2);
     leave(&mut core, &old);
     assert_eq!(slot::node_load(&records[0], BOTH), 1);
 }
@@ -285,88 +286,122 @@ fn any_step() -> impl Strategy<Value = Step> {
     ]
 }
 
+/// Two edges over the same memory, and everything that is under way.
+struct World {
+    records: [NodeRecord; 3],
+    cores: [Core<Somebody>; 2],
+    in_flight: Vec<(usize, Grant)>,
+    waiting: Vec<Somebody>,
+    asked: usize,
+    let_go: usize,
+    refused: usize,
+}
+
+impl World {
+    fn new() -> Self {
+        let records = [record(0, 1), record(1, 2), record(2, 3)];
+        let cores = [core(0, &records, 20), core(1, &records, 20)];
+        let (in_flight, waiting) = (Vec::new(), Vec::new());
+        Self { records, cores, in_flight, waiting, asked: 0, let_go: 0, refused: 0 }
+    }
+
+    fn settle(&mut self, which: usize, out: Out) {
+        self.let_go += out.len();
+        self.in_flight.extend(out.into_iter().map(|(_, grant)| (which, grant)));
+    }
+
+    fn look(&mut self, which: usize) {
+        let seen = |demand: &EdgeDemand| SiteSeen {
+            others_demand: demand.total(),
+            others_queued: demand.queued.into(),
+        };
+        let others: Vec<_> = self.cores[1 - which].demand().iter().map(seen).collect();
+        let out = look(&mut self.cores[which], &self.records, &others);
+        self.settle(which, out);
+    }
+
+    fn leave(&mut self, place: usize) {
+        let (which, grant) = self.in_flight.swap_remove(place);
+        let out = leave(&mut self.cores[which], &grant);
+        self.settle(which, out);
+    }
+
+    fn step(&mut self, step: &Step) {
+        match *step {
+            Step::Ask(which, number) => {
+                self.asked += 1;
+                let me = Somebody(self.asked, Rc::default());
+                match self.cores[which].request(site(number), &[], NOW, || me.clone()) {
+                    Outcome::Granted(grant) => self.settle(which, vec![(me, grant)]),
+                    Outcome::Queued { .. } => self.waiting.push(me),
+                    Outcome::Refused(_) => self.refused += 1,
+                }
+            }
+            Step::Leave(which) if !self.in_flight.is_empty() => {
+                self.leave(which % self.in_flight.len());
+            }
+            Step::Move(which, number) => {
+                let now = self.records[which].assign().unwrap();
+                let then = now.moved(Some(site(number)), Epoch::ZERO);
+                self.records[which].assign_word().store(then.pack(), Ordering::SeqCst);
+            }
+            Step::Look(which) => self.look(which),
+            Step::GiveUp(which) if !self.waiting.is_empty() => {
+                self.waiting[which % self.waiting.len()].1.set(true);
+            }
+            Step::Leave(_) | Step::GiveUp(_) => {}
+        }
+    }
+
+    /// The most that any server has.
+    fn peak(&self) -> usize {
+        let at = |number: u16, node: NodeId| {
+            let here = |g: &Grant| g.site == site(number) && g.node == node;
+            self.in_flight.iter().filter(|(_, grant)| here(grant)).count()
+        };
+        let nodes = || self.records.iter().map(|record| record.header().node);
+        (1..4).flat_map(|number| nodes().map(move |node| at(number, node))).max().unwrap()
+    }
+
+    /// All requests leave, and whoever waits follows them.
+    fn finish(&mut self) {
+        for _ in 0..10_000 {
+            if self.in_flight.is_empty() {
+                (0..2).for_each(|which| self.look(which));
+            }
+            if self.in_flight.is_empty() {
+                return;
+            }
+            self.leave(0);
+        }
+    }
+
+    fn queued(&mut self) -> usize {
+        let queued = |core: &mut Core<Somebody>| -> u32 {
+            core.demand().iter().map(|demand| demand.queued).sum()
+        };
+        self.cores.iter_mut().map(queued).sum::<u32>() as usize
+    }
+}
+
 proptest! {
-    /// Two edges over the same memory: whatever happens, no server has more than its limit, every
-    /// request is let go at most once, and at the end nothing is left in flight.
+    /// Whatever happens, no server has more than its limit, every request is let go at most once,
+    /// and at the end nothing is left in flight.
     #[test]
     fn limits_hold_and_nothing_is_lost(steps in proptest::collection::vec(any_step(), 1..300)) {
-        let records = [record(0, 1), record(1, 2), record(2, 3)];
-        let mut cores = [core(0, &records, 20), core(1, &records, 20)];
-        let mut in_flight: Vec<(usize, Grant)> = Vec::new();
-        let mut waiting: Vec<Somebody> = Vec::new();
-        let mut asked = 0;
-        let (mut let_go, mut refused) = (0, 0);
-        let mut settle = |which: usize, out: Out, in_flight: &mut Vec<(usize, Grant)>| {
-            for (_, grant) in out {
-                in_flight.push((which, grant));
-                let_go += 1;
-            }
-        };
-        for step in steps {
-            match step {
-                Step::Ask(which, number) => {
-                    asked += 1;
-                    let me = Somebody(asked, Rc::default());
-                    let outcome = cores[which].request(site(number), &[], NOW, || me.clone());
-                    match outcome {
-                        Outcome::Granted(grant) => settle(which, vec![(me, grant)], &mut in_flight),
-                        Outcome::Queued { .. } => waiting.push(me),
-                        Outcome::Refused(_) => refused += 1,
-                    }
-                }
-                Step::Leave(which) if !in_flight.is_empty() => {
-                    let (which, grant) = in_flight.swap_remove(which % in_flight.len());
-                    let out = leave(&mut cores[which], &grant);
-                    settle(which, out, &mut in_flight);
-                }
-                Step::Move(which, number) => {
-                    let now = records[which].assign().unwrap();
-                    let then = now.moved(Some(site(number)), Epoch::ZERO);
-                    records[which].assign_word().store(then.pack(), Ordering::SeqCst);
-                }
-                Step::Look(which) => {
-                    let other = cores[1 - which].demand().to_vec();
-                    let seen: Vec<_> = other
-                        .iter()
-                        .map(|d| SiteSeen { others_demand: d.total(), others_queued: d.queued.into() })
-                        .collect();
-                    let out = look(&mut cores[which], &records, &seen);
-                    settle(which, out, &mut in_flight);
-                }
-                Step::GiveUp(which) if !waiting.is_empty() => {
-                    let which = which % waiting.len();
-                    waiting[which].1.set(true);
-                }
-                Step::Leave(_) | Step::GiveUp(_) => {}
-            }
-            for number in 1..4 {
-                for record in &records {
-                    let at = in_flight
-                        .iter()
-                        .filter(|(_, g)| g.site == site(number) && g.node == record.header().node)
-                        .count();
-                    prop_assert!(at <= MAX as usize);
-                }
-            }
+        let mut world = World::new();
+        for step in &steps {
+            world.step(step);
+            prop_assert!(world.peak() <= MAX as usize);
         }
-        for _ in 0..10_000 {
-            let Some((which, grant)) = in_flight.pop() else { break };
-            let out = leave(&mut cores[which], &grant);
-            settle(which, out, &mut in_flight);
-            if in_flight.is_empty() {
-                for which in 0..2 {
-                    let out = look(&mut cores[which], &records, &[]);
-                    settle(which, out, &mut in_flight);
-                }
-            }
-        }
-        prop_assert!(in_flight.is_empty());
-        for record in &records {
+        world.finish();
+        prop_assert!(world.in_flight.is_empty());
+        for record in &world.records {
             prop_assert_eq!(slot::node_load(record, BOTH), 0);
         }
-        let left: usize = cores.iter_mut().map(|core| core.demand().iter().map(|d| d.queued as usize).sum::<usize>()).sum();
-        let gone = waiting.iter().filter(|w| w.1.get()).count();
-        prop_assert!(let_go + refused + left <= asked);
-        prop_assert!(let_go + refused + left + gone >= asked);
+        let left = world.queued();
+        let gone = world.waiting.iter().filter(|waiter| waiter.1.get()).count();
+        let ended = world.let_go + world.refused + left;
+        prop_assert!(ended <= world.asked && ended + gone >= world.asked);
     }
 }

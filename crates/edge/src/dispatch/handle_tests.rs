@@ -11,7 +11,7 @@ use shared_state::words::{Epoch, Phase, Server};
 use shared_state::{NODE_REGION_BYTES, NodeHeader};
 use std::net::Ipv4Addr;
 use std::sync::atomic::AtomicU32;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 const MAX: u32 = 4;
 const LIVE: LiveEdges = LiveEdges(0b11);

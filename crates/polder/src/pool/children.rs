@@ -130,7 +130,7 @@ impl Supervised {
         let hold = Hold::default();
         while !*stop.borrow() {
             let started = Instant::now();
-            let adopt = hold.memory.borrow_mut().take();
+            let adopt = hold.copy();
             let status = match self.spawn(adopt, std::mem::take(&mut is_first_life)) {
                 Ok(child) => self.watch(child, &hold, &mut stop).await,
                 Err(error) => {
@@ -203,6 +203,11 @@ struct Hold {
 }
 
 impl Hold {
+    /// The memory for the next agent. It stays held: that agent may die before it is held itself.
+    fn copy(&self) -> Option<OwnedFd> {
+        self.memory.borrow().as_ref().and_then(|memory| memory.try_clone().ok())
+    }
+
     /// Takes hold of the region as soon as the agent has made it.
     async fn take(&self, pid: u32, node: &str) {
         loop {

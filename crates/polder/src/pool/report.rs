@@ -132,7 +132,7 @@ impl Reporter {
                 in_flight: seen.in_flight,
                 max_in_flight: node.max_in_flight,
                 state: node_state(seen),
-                restarts: seen.restarts.into(),
+                restarts: seen.restarts,
                 servers: seen.servers.iter().map(|phase| phase.name().to_owned()).collect(),
             });
         }

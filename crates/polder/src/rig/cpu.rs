@@ -62,7 +62,7 @@ impl CpuSnapshot {
     pub fn of(processes: &[(Part, u32)]) -> Self {
         let mut threads = BTreeMap::new();
         for &(part, process) in processes.iter().take(PROCESSES_MAX) {
-            for thread in numbers_in(&format!("/proc/{process}/task")) {
+            for thread in numbers_in(format!("/proc/{process}/task")) {
                 let path = format!("/proc/{process}/task/{thread}/schedstat");
                 if let Some(time) = fs::read_to_string(path).ok().and_then(|text| parse(&text)) {
                     threads.insert((part, process, thread), time);
