@@ -13,16 +13,17 @@
 //!
 //! A donor that needs a new epoch or renewed stamps gets them at once, followed by another look.
 
+mod repair;
+mod requests;
+
 use crate::events::{Events, Need, Timing};
 use crate::plan::{Asked, Plan, Ripe, TRIES_MAX, Try, ending_of, rotate_donors};
-use crate::protocol::{
-    Claim, DepartState, FloorPlan, Help, Outcome, Refusal, Seen, SetFloor, Task,
-};
+use crate::protocol::{Claim, Outcome, Refusal, Seen, Task};
 use crate::record::{Counters, Ending, MoveRecord, Records};
-use crate::round::{Helping, Round, Running};
+use crate::round::{Round, Running};
 use policy::{Candidate, Policy};
 use pool_model::{EdgeId, Guarantee, NodeId, PoolView, Reason, SiteId};
-use shared_state::words::{Arrive, Floor};
+use repair::helped_record;
 use std::collections::VecDeque;
 
 /// Extra looks within one look: bump, renew and one lost install each call for a fresh one.
@@ -185,22 +186,6 @@ impl Core {
         self.options.settings_version = settings_version;
     }
 
-    /// Asks for a node to be moved to a site, or to be set free. The answer is the record that
-    /// carries `id`.
-    pub fn request(
-        &mut self,
-        now_ns: u64,
-        id: u64,
-        node: NodeId,
-        to: Option<SiteId>,
-    ) -> Result<(), RequestsFull> {
-        if self.requests.len() >= REQUESTS_MAX {
-            return Err(RequestsFull);
-        }
-        self.requests.push_back(Asked { id, node, to, since_ns: now_ns, tried: false });
-        Ok(())
-    }
-
     /// Takes in a look. `serving` says whether a node was seen serving the site that it is
     /// assigned to.
     pub fn looked(&mut self, input: &Input<'_>, serving: impl Fn(NodeId) -> bool) {
@@ -241,6 +226,7 @@ impl Core {
         if let Some(task) = self.round.follow.take() {
             return self.run(Running::Other, task);
         }
+        self.expire_requests(input.now_ns);
         if self.options.mode == Mode::Observe {
             self.observe(input);
             return Work::Rest;
@@ -262,7 +248,6 @@ impl Core {
             self.round.again = true;
             return Work::LookAgain;
         }
-        self.expire_requests(input.now_ns);
         if self.conflict {
             return Work::Rest;
         }
@@ -271,7 +256,7 @@ impl Core {
 
     /// Takes in how the task that [`Core::next`] gave has ended.
     pub fn ended(&mut self, now_ns: u64, outcome: &Outcome) {
-        self.count(outcome);
+        self.counters.count(outcome);
         match std::mem::replace(&mut self.round.running, Running::Nothing) {
             Running::Claim { sent_ns, then } => {
                 let Outcome::Claimed { taker, counter } = *outcome else {
@@ -307,45 +292,6 @@ impl Core {
         Work::Run(task)
     }
 
-    fn count(&mut self, outcome: &Outcome) {
-        let counters = &mut self.counters;
-        match outcome {
-            Outcome::Claimed { .. } => counters.claims += 1,
-            Outcome::LostClaim { .. } => counters.claims_lost += 1,
-            Outcome::Moved { .. } => counters.moves += 1,
-            Outcome::LostInstall { .. } => counters.installs_lost += 1,
-            Outcome::CasMissedLate { .. } => counters.cas_missed_late += 1,
-            Outcome::Helped { moved, .. } => {
-                counters.helps += 1;
-                counters.moves += u64::from(moved.is_some());
-            }
-            Outcome::Bumped { .. } => counters.bumps += 1,
-            Outcome::Renewed { renewed, .. } => counters.renewed += u64::from(*renewed),
-            Outcome::FloorSet { .. } => counters.floors_set += 1,
-            Outcome::Unsettled { .. } => counters.unsettled += 1,
-            _ => {}
-        }
-    }
-
-    /// Counts the words that nobody writes, and compares the guarantees with the settings.
-    fn judge_words(&mut self, seen: &Seen) {
-        self.conflict = false;
-        let mut bad_words = 0;
-        for (index, own) in self.options.guarantees.iter().enumerate() {
-            let Ok(site) = SiteId::from_index(index) else { break };
-            bad_words += u64::from(matches!(seen.depart(site), DepartState::Bad(_)));
-            let Some(floor) = seen.floor(site) else { continue };
-            let same = (floor.hard, floor.max) == (own.hard, own.max);
-            let version = self.options.settings_version;
-            let theirs_rule =
-                floor.settings_version > version || (floor.settings_version == version && !same);
-            self.conflict |= theirs_rule;
-        }
-        let nodes = (0..self.options.nodes).filter_map(|number| NodeId::new(number).ok());
-        bad_words += nodes.filter(|&node| seen.is_bad_assign(node)).count() as u64;
-        self.counters.bad_words = bad_words;
-    }
-
     /// Asks the policy for each site, and keeps what is ripe, most urgent first.
     fn find_needs(&mut self, input: &Input<'_>) {
         for site in &input.view.sites {
@@ -359,57 +305,6 @@ impl Core {
             self.round.needs.push(Ripe { reason, taker, nodes, hard, load });
         }
         self.round.needs.sort_by(Ripe::order);
-    }
-
-    /// The next repair of this look, site by site.
-    fn repair(&mut self, input: &Input<'_>) -> Option<Task> {
-        while self.round.repair_at < self.options.guarantees.len() {
-            let site = SiteId::from_index(self.round.repair_at).ok()?;
-            self.round.repair_at += 1;
-            let (running, task) = match input.seen.depart(site) {
-                DepartState::Unset | DepartState::Bad(_) => {
-                    let unread = self.events.some_unread(input.now_ns);
-                    if unread || !self.events.take_bump(input.now_ns, site) {
-                        continue;
-                    }
-                    let plan = input.seen.bump_plan(site);
-                    (Running::Other, Task::Bump(plan.draw(input.nonce)))
-                }
-                DepartState::Pending(_, departure) => {
-                    let (now_ns, op_time_ns) = (input.now_ns, input.op_time_ns);
-                    if !self.events.may_help(now_ns, op_time_ns, site) {
-                        continue;
-                    }
-                    let dead = self.events.is_dead(now_ns, departure.node);
-                    let Some(help) = Help::plan(input.seen, site, dead) else { continue };
-                    let reason = claimed_reason(input.seen, departure.taker);
-                    let helping = Helping { site, departure, reason, started_ns: now_ns };
-                    (Running::Help(helping), Task::Help(help))
-                }
-                DepartState::Idle(_) => match self.floor_task(input.seen, site) {
-                    Some(FloorPlan::Ready(set)) => (Running::Other, Task::SetFloor(set)),
-                    Some(FloorPlan::Bump(plan)) => {
-                        if !self.events.take_bump(input.now_ns, site) {
-                            continue;
-                        }
-                        (Running::Other, Task::Bump(plan.draw(input.nonce)))
-                    }
-                    _ => continue,
-                },
-            };
-            self.round.running = running;
-            return Some(task);
-        }
-        None
-    }
-
-    /// Writes this edge's guarantee where the shared word has none or an older one.
-    fn floor_task(&self, seen: &Seen, site: SiteId) -> Option<FloorPlan> {
-        let own = self.options.guarantees.get(site.index())?;
-        let version = self.options.settings_version;
-        let floor = Floor { settings_version: version, hard: own.hard, max: own.max };
-        let older = seen.floor(site).is_none_or(|theirs| theirs.settings_version < version);
-        older.then(|| SetFloor::plan(seen, site, floor))
     }
 
     /// Goes on with the plan at hand, or starts the next.
@@ -502,22 +397,6 @@ impl Core {
         }
     }
 
-    fn requested_plan(&mut self, input: &Input<'_>) -> Option<Plan> {
-        let asked = self.requests.iter_mut().find(|asked| !asked.tried)?;
-        asked.tried = true;
-        let asked = *asked;
-        let donor = input.seen.assign(asked.node).and_then(|assign| assign.site);
-        let candidate = Candidate { node: asked.node, donor };
-        let mut plan = Plan::requested(asked.id, candidate, asked.to, input.now_ns);
-        let known = asked.node.index() < usize::from(self.options.nodes);
-        if known && input.seen.assign(asked.node).is_some() && donor == asked.to {
-            plan.refusal = Refusal::AlreadyThere;
-            self.refused(&plan, input.now_ns);
-            return self.requested_plan(input);
-        }
-        Some(plan)
-    }
-
     /// A plan ran out of candidates. A need is simply asked again at the next look; a request is
     /// answered where waiting would not help.
     fn refused(&mut self, plan: &Plan, now_ns: u64) {
@@ -531,16 +410,6 @@ impl Core {
         if definite && let Some(id) = plan.request {
             self.requests.retain(|asked| asked.id != id);
             self.push(plan.record(now_ns, Ending::Refused(refusal)));
-        }
-    }
-
-    fn expire_requests(&mut self, now_ns: u64) {
-        let old = |asked: &Asked| now_ns.saturating_sub(asked.since_ns) >= REQUEST_WAIT_NS;
-        while let Some(place) = self.requests.iter().position(old) {
-            let Some(asked) = self.requests.remove(place) else { return };
-            let candidate = Candidate { node: asked.node, donor: None };
-            let plan = Plan::requested(asked.id, candidate, asked.to, asked.since_ns);
-            self.push(plan.record(now_ns, Ending::TimedOut));
         }
     }
 
@@ -571,68 +440,9 @@ impl Core {
         }
     }
 
-    fn help_ended(&mut self, now_ns: u64, helping: &Helping, outcome: &Outcome) {
-        match *outcome {
-            Outcome::Helped { moved: Some((_, _, version)), .. } => {
-                // That was this look's move.
-                self.round.moved = true;
-                let record = helped_record(now_ns, helping, Ending::Helped, Some(version));
-                self.push(Some(record));
-            }
-            Outcome::MustBump(plan) => self.round.must_bump = Some((plan, Some(*helping))),
-            _ => {}
-        }
-    }
-
-    /// Logs what would be tried, and starts those timers anew as a move would.
-    fn observe(&mut self, input: &Input<'_>) {
-        while self.start_plan(input) {
-            let Some(mut plan) = self.round.plan.take() else { return };
-            let unset = |refusal| matches!(refusal, Refusal::FloorUnset | Refusal::TakerUnset);
-            // Where all edges only observe, nobody opens the record: the policy's word counts.
-            if plan.advance(input.seen) == Try::Exhausted && !unset(plan.refusal) {
-                self.refused(&plan, input.now_ns);
-                continue;
-            }
-            self.push(plan.record(input.now_ns, Ending::WouldMove));
-            if let Some(id) = plan.request {
-                self.requests.retain(|asked| asked.id != id);
-            }
-            if let Some(taker) = plan.taker {
-                self.events.restart(taker);
-            }
-        }
-    }
-
     fn push(&mut self, record: Option<MoveRecord>) {
         if let Some(record) = record {
             self.records.push(record);
         }
     }
-}
-
-fn helped_record(
-    now_ns: u64,
-    helping: &Helping,
-    ending: Ending,
-    version: Option<u32>,
-) -> MoveRecord {
-    MoveRecord {
-        at_ns: now_ns,
-        node: helping.departure.node,
-        from: Some(helping.site),
-        to: helping.departure.taker,
-        reason: helping.reason,
-        load: 0.0,
-        version,
-        took_ns: now_ns.saturating_sub(helping.started_ns),
-        ending,
-        request: None,
-    }
-}
-
-/// The reason that the taker's latest claim gives, for the record of a move that is helped.
-fn claimed_reason(seen: &Seen, taker: Option<SiteId>) -> Reason {
-    let claimed = taker.and_then(|taker| Arrive::unpack(seen.site(taker).arrive).reason);
-    claimed.unwrap_or(Reason::Admin)
 }

@@ -1,6 +1,6 @@
 //! What is kept about moves for logs, status and metrics.
 
-use crate::protocol::Refusal;
+use crate::protocol::{Outcome, Refusal};
 use pool_model::{NodeId, Reason, SiteId};
 use std::collections::VecDeque;
 
@@ -142,4 +142,27 @@ pub struct Counters {
     pub bad_words: u64,
     /// Operations without an answer in time.
     pub unsettled: u64,
+}
+
+impl Counters {
+    /// Counts how a machine ended.
+    pub(crate) fn count(&mut self, outcome: &Outcome) {
+        let counters = self;
+        match outcome {
+            Outcome::Claimed { .. } => counters.claims += 1,
+            Outcome::LostClaim { .. } => counters.claims_lost += 1,
+            Outcome::Moved { .. } => counters.moves += 1,
+            Outcome::LostInstall { .. } => counters.installs_lost += 1,
+            Outcome::CasMissedLate { .. } => counters.cas_missed_late += 1,
+            Outcome::Helped { moved, .. } => {
+                counters.helps += 1;
+                counters.moves += u64::from(moved.is_some());
+            }
+            Outcome::Bumped { .. } => counters.bumps += 1,
+            Outcome::Renewed { renewed, .. } => counters.renewed += u64::from(*renewed),
+            Outcome::FloorSet { .. } => counters.floors_set += 1,
+            Outcome::Unsettled { .. } => counters.unsettled += 1,
+            _ => {}
+        }
+    }
 }

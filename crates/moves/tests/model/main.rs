@@ -6,6 +6,7 @@
 
 mod event;
 mod locks;
+mod normalise;
 mod search;
 mod state;
 mod world;
@@ -13,6 +14,7 @@ mod world;
 use moves::protocol::flaw;
 use search::{Row, assert_broken, assert_complete, assert_complete_on_demand};
 use state::Budgets;
+use world::World;
 
 const SOUND: u8 = flaw::NONE;
 
@@ -25,6 +27,7 @@ const NO_FAULTS: Budgets = Budgets {
     wipes: 0,
     home_changes: 0,
     false_unreachable: 0,
+    raises: 0,
 };
 
 /// The first row of the table in the notes (47,075 states there), with solo progress.
@@ -158,6 +161,24 @@ fn row_16_nodes_are_set_free() {
     let mut world = small(budgets).world::<SOUND>();
     world.to_none = true;
     assert_complete("row 16", world);
+}
+
+/// A guarantee raised from one node to two while edges move nodes away.
+fn raised() -> World<SOUND> {
+    let budgets = Budgets { installs: 2, bumps: 1, crashes: 1, raises: 1, ..NO_FAULTS };
+    let row = Row { edges: 2, hard: &[1, 0], start: &[0, 0, 0], budgets };
+    World { raise_to: 2, ..row.world() }
+}
+
+#[test]
+fn row_17_a_guarantee_is_raised() {
+    assert_complete("row 17", raised());
+}
+
+#[test]
+fn wrong_a_guarantee_promised_once_written() {
+    let world = World { promise_at_write: true, ..raised() };
+    assert_broken("a guarantee promised once written", world);
 }
 
 fn small(budgets: Budgets) -> Row {

@@ -38,6 +38,8 @@ impl Row {
             progress: false,
             no_nonce: false,
             to_none: false,
+            raise_to: 0,
+            promise_at_write: false,
         }
     }
 }

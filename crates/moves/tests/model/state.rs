@@ -1,7 +1,9 @@
 //! The world that the machines run in: words, edges, one late compare-and-swap, budgets, ghosts.
 
-use moves::protocol::{AttemptOf, Bump, Close, HelpOf, LookOf, Machine, Next, Op, Outcome, Renew};
-use moves::protocol::{Reply, Seen, SiteWords, Word};
+use moves::protocol::{
+    AttemptOf, Bump, Close, HelpOf, LookOf, Machine, Next, Op, Outcome, Renew, Reply, Seen,
+    SetFloor, SiteWords, Word,
+};
 use pool_model::{NodeId, SiteId};
 use shared_state::words::{Assign, Depart, Epoch, Floor};
 
@@ -38,6 +40,8 @@ pub(crate) struct Budgets {
     pub(crate) home_changes: u8,
     /// Verdicts "unreachable" about a node that is alive.
     pub(crate) false_unreachable: u8,
+    /// Live changes of the first site's guarantee.
+    pub(crate) raises: u8,
 }
 
 /// What one edge does at present. Values that no longer matter are not in it, so that states that
@@ -54,6 +58,7 @@ pub(crate) enum Doing<const FLAW: u8> {
     Help(HelpOf<FLAW>),
     Bump(Bump),
     Renew(Renew),
+    SetFloor(SetFloor),
 }
 
 /// A look under way: the real cursor, and of what it read only what concerns donor and taker.
@@ -67,6 +72,8 @@ pub(crate) struct Looking<const FLAW: u8> {
     pub(crate) depart: Option<u64>,
     /// The taker's descriptor; zero until it is read or where it does not matter.
     pub(crate) taker_depart: u64,
+    /// The donor's guarantee; the first one until another is read.
+    pub(crate) floor: u64,
     pub(crate) nodes: [u64; NODES_MAX],
 }
 
@@ -95,6 +102,12 @@ pub(crate) struct State<const FLAW: u8> {
     pub(crate) nodes: [Node; NODES_MAX],
     /// `depart` of each site on each home.
     pub(crate) departs: [[u64; SITES_MAX]; HOMES],
+    /// `floor` of each site; only the first site's ever changes.
+    pub(crate) floors: [u64; SITES_MAX],
+    /// Ghost: the first site's new guarantee was made binding.
+    pub(crate) bound: bool,
+    /// Ghost: it was met since it was promised.
+    pub(crate) reached: bool,
     pub(crate) edges: [Edge<FLAW>; EDGES_MAX],
     pub(crate) zombie: Option<Zombie>,
     pub(crate) left: Budgets,
@@ -105,8 +118,8 @@ pub(crate) struct State<const FLAW: u8> {
 }
 
 impl<const FLAW: u8> State<FLAW> {
-    /// Carries out an operation of an edge that uses `home`. The words that the model holds
-    /// constant (`arrive`, `floor`) are not asked for here.
+    /// Carries out an operation of an edge that uses `home`. `arrive` is constant in the model and
+    /// not asked for here.
     pub(crate) fn perform(&mut self, home: u8, op: Op) -> Reply {
         let (Op::Read(word) | Op::CompareAndSwap { word, .. }) = op;
         let place = match word {
@@ -118,7 +131,8 @@ impl<const FLAW: u8> State<FLAW> {
                 }
                 &mut node.assign
             }
-            Word::Arrive(_) | Word::Floor(_) => unreachable!("constant in the model"),
+            Word::Floor(site) => &mut self.floors[site.index()],
+            Word::Arrive(_) => unreachable!("constant in the model"),
         };
         let Op::CompareAndSwap { expected, new, .. } = op else { return Reply::Value(*place) };
         let found = *place;
@@ -131,6 +145,7 @@ impl<const FLAW: u8> State<FLAW> {
 
     fn note(&mut self, word: Word, old: u64, new: u64) {
         match word {
+            Word::Depart(_) if is_bind(old, new) => self.bound = true,
             Word::Depart(site) if Depart::unpack(new).pending.is_some() => {
                 self.installs[site.index()] += 1;
                 self.left.installs = self.left.installs.saturating_sub(1);
@@ -163,6 +178,7 @@ impl<const FLAW: u8> Doing<FLAW> {
             Self::Help(machine) => machine.next(),
             Self::Bump(machine) => machine.next(),
             Self::Renew(machine) => machine.next(),
+            Self::SetFloor(machine) => machine.next(),
         })
     }
 
@@ -174,6 +190,7 @@ impl<const FLAW: u8> Doing<FLAW> {
             Self::Help(machine) => machine.reply(reply),
             Self::Bump(machine) => machine.reply(reply),
             Self::Renew(machine) => machine.reply(reply),
+            Self::SetFloor(machine) => machine.reply(reply),
         }
     }
 
@@ -192,14 +209,16 @@ impl<const FLAW: u8> Doing<FLAW> {
 
 impl<const FLAW: u8> Looking<FLAW> {
     /// Whether a read can tell anything that matters: the words of other sites do not concern
-    /// this look, `arrive` and `floor` never change here.
-    pub(crate) fn matters(&self, op: Op) -> bool {
+    /// this look, `arrive` never changes here, and `floor` only where a row `raises` the first
+    /// site's.
+    pub(crate) fn matters(&self, op: Op, raises: bool) -> bool {
         match op {
             Op::Read(Word::Depart(site)) => {
                 let index = site.index();
                 index == usize::from(self.donor)
                     || (index == usize::from(self.taker) && self.taker_matters())
             }
+            Op::Read(Word::Floor(site)) => raises && site.index() == 0 && self.donor == 0,
             Op::Read(Word::Assign(_)) => true,
             Op::Read(_) | Op::CompareAndSwap { .. } => false,
         }
@@ -216,6 +235,7 @@ impl<const FLAW: u8> Looking<FLAW> {
         for (words, &hard) in seen.sites.iter_mut().zip(hard) {
             *words = SiteWords { depart: 0, arrive: 0, floor: floor(hard) };
         }
+        seen.sites[usize::from(self.donor)].floor = self.floor;
         seen.sites[usize::from(self.taker)].depart = self.taker_depart;
         seen.sites[usize::from(self.donor)].depart = self.depart.unwrap_or(0);
         for (read, &raw) in seen.nodes.iter_mut().zip(&self.nodes) {
@@ -228,6 +248,7 @@ impl<const FLAW: u8> Looking<FLAW> {
         if donor_read {
             self.depart = Some(seen.sites[usize::from(self.donor)].depart);
         }
+        self.floor = seen.sites[usize::from(self.donor)].floor;
         if self.taker != self.donor {
             self.taker_depart = seen.sites[usize::from(self.taker)].depart;
         }
@@ -271,6 +292,13 @@ pub(crate) fn resize(seen: &mut Seen, sites: usize, nodes: usize) {
     seen.sites.resize(sites, SiteWords::default());
     seen.nodes.resize(nodes, None);
     seen.counted.resize(nodes, true);
+}
+
+/// Whether a change of a descriptor is the second step of a new guarantee.
+fn is_bind(old: u64, new: u64) -> bool {
+    let (old, new) = (Depart::unpack(old), Depart::unpack(new));
+    let idle = old.pending.is_none() && new.pending.is_none();
+    idle && old.epoch == new.epoch && new.sequence == old.sequence.wrapping_add(1)
 }
 
 pub(crate) fn floor(hard: u16) -> u64 {

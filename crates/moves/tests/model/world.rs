@@ -5,11 +5,11 @@ use crate::state::{
     SITES_MAX, State, Zombie, floor, node, resize, site,
 };
 use moves::protocol::{
-    BumpPlan, DepartState, HelpOf, LookOf, Looked, Next, Op, Outcome, Prepared, Reply, Seen, Word,
-    flaw, prepare_of,
+    BumpPlan, DepartState, FloorPlan, HelpOf, LookOf, Looked, Next, Op, Outcome, Prepared, Reply,
+    Seen, SetFloor, Word, flaw, prepare_of,
 };
 use pool_model::SiteId;
-use shared_state::words::{Assign, Depart};
+use shared_state::words::{Assign, Depart, Floor};
 use stateright::{Model, Property};
 use std::cell::RefCell;
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -40,6 +40,10 @@ pub(crate) struct World<const FLAW: u8> {
     pub(crate) no_nonce: bool,
     /// Nodes may also be set free.
     pub(crate) to_none: bool,
+    /// The first site's guarantee after a live change.
+    pub(crate) raise_to: u16,
+    /// The new guarantee counts as promised once it is written: what a command may not do.
+    pub(crate) promise_at_write: bool,
 }
 
 #[derive(Clone, Debug, PartialEq)]
@@ -89,7 +93,7 @@ impl<const FLAW: u8> World<FLAW> {
     fn choices(&self, doing: &Doing<FLAW>) -> usize {
         match doing {
             Doing::Nothing => self.pairs(),
-            Doing::Looking(looking) if self.chooses_node(looking) => NODES_MAX,
+            Doing::Looking(looking) if self.chooses_node(looking) => NODES_MAX + 1,
             Doing::Dead => 0,
             _ => 1,
         }
@@ -97,9 +101,12 @@ impl<const FLAW: u8> World<FLAW> {
 
     /// Whether a choice can make a difference: all nodes that are not the donor's are refused
     /// alike, so only the last is tried of them.
-    fn is_worth(&self, doing: &Doing<FLAW>, choice: usize) -> bool {
+    fn is_worth(&self, left: &Budgets, doing: &Doing<FLAW>, choice: usize) -> bool {
         match doing {
             Doing::Looking(looking) if self.chooses_node(looking) => {
+                if choice == NODES_MAX {
+                    return left.raises > 0 && looking.donor == 0;
+                }
                 let last = self.nodes() - 1;
                 choice == last || (choice < last && looking.nodes[choice] != NOTHING)
             }
@@ -126,7 +133,9 @@ impl<const FLAW: u8> World<FLAW> {
             resize(scratch, self.sites(), self.nodes());
             LookOf::new(scratch)
         });
-        let mut looking = Looking { look, donor, taker, depart: None, taker_depart: 0, nodes };
+        let floor = floor(self.hard[usize::from(donor)]);
+        let mut looking =
+            Looking { look, donor, taker, depart: None, taker_depart: 0, floor, nodes };
         self.skip(&mut looking);
         looking
     }
@@ -134,7 +143,7 @@ impl<const FLAW: u8> World<FLAW> {
     /// Answers reads that cannot matter, at no step.
     fn skip(&self, looking: &mut Looking<FLAW>) {
         while let Next::Op(op) = looking.look.next() {
-            if looking.matters(op) {
+            if looking.matters(op, self.budgets.raises > 0) {
                 return;
             }
             let value = match op {
@@ -201,6 +210,7 @@ impl<const FLAW: u8> World<FLAW> {
                 Some(help) => Doing::Help(help),
                 None => Doing::Nothing,
             },
+            DepartState::Idle(_) if choice == NODES_MAX => self.raise(left, seen),
             DepartState::Idle(_) => match prepare_of(seen, donor, taker, node(choice)) {
                 Prepared::Ready(_) if left.installs == 0 => Doing::Nothing,
                 Prepared::Ready(attempt) => Doing::Attempt(attempt),
@@ -219,6 +229,16 @@ impl<const FLAW: u8> World<FLAW> {
         left.bumps -= 1;
         let nonce = LAST_NONCE - u32::from(left.bumps);
         Doing::Bump(plan.draw(if self.no_nonce { FIRST_EPOCH.nonce() } else { nonce }))
+    }
+
+    /// Changes the first site's guarantee.
+    fn raise(&self, left: &mut Budgets, seen: &Seen) -> Doing<FLAW> {
+        let new = Floor { settings_version: 2, hard: self.raise_to, max: u16::MAX };
+        let FloorPlan::Ready(set) = SetFloor::plan(seen, site(0), new) else {
+            return Doing::Nothing;
+        };
+        left.raises -= 1;
+        Doing::SetFloor(set)
     }
 
     /// What follows the end of a machine.
@@ -319,7 +339,7 @@ impl<const FLAW: u8> World<FLAW> {
     /// the bump would miss.
     fn drop_futile(&self, state: &mut State<FLAW>) {
         let one_history = self.budgets.wipes == 0 && self.budgets.home_changes == 0;
-        if state.left.installs > 0 || !one_history {
+        if state.left.installs > 0 || state.left.raises > 0 || !one_history {
             return;
         }
         for edge in &mut state.edges {
@@ -331,7 +351,17 @@ impl<const FLAW: u8> World<FLAW> {
         }
     }
 
+    /// Whether the first site's new guarantee holds: from when it was promised, once reached.
+    fn note_raise(&self, state: &mut State<FLAW>) {
+        let written = state.floors[0] != floor(self.hard[0]);
+        let promised = if self.promise_at_write { written } else { state.bound };
+        state.reached |= promised && state.alive_and_failed(site(0)) >= usize::from(self.raise_to);
+    }
+
     fn holds_floors(&self, state: &State<FLAW>) -> bool {
+        if state.reached && state.alive_and_failed(site(0)) < usize::from(self.raise_to) {
+            return false;
+        }
         let met = |(index, &hard): (usize, &u16)| {
             state.alive_and_failed(site(index)) >= usize::from(hard)
         };
@@ -385,7 +415,19 @@ impl<const FLAW: u8> Model for World<FLAW> {
         });
         let (installs, departures) = ([0; SITES_MAX], [0; SITES_MAX]);
         let left = self.budgets;
-        vec![State { nodes, departs, edges, zombie: None, left, installs, departures }]
+        let floors = std::array::from_fn(|index| self.hard.get(index).copied().map_or(0, floor));
+        vec![State {
+            nodes,
+            departs,
+            floors,
+            bound: false,
+            reached: false,
+            edges,
+            zombie: None,
+            left,
+            installs,
+            departures,
+        }]
     }
 
     fn actions(&self, state: &Self::State, actions: &mut Vec<Self::Action>) {
@@ -394,7 +436,7 @@ impl<const FLAW: u8> Model for World<FLAW> {
             if *doing == Doing::Dead {
                 continue;
             }
-            let worth = |choice: &usize| self.is_worth(doing, *choice);
+            let worth = |choice: &usize| self.is_worth(left, doing, *choice);
             let choices = (0..self.choices(doing)).filter(worth);
             actions.extend(choices.map(|choice| Action::Step { edge, choice }));
             let op = doing.next_op();
@@ -470,6 +512,7 @@ impl<const FLAW: u8> Model for World<FLAW> {
                 self.fault(&mut state, edge, Reply::Unreachable);
             }
         }
+        self.note_raise(&mut state);
         self.drop_futile(&mut state);
         sort_edges(&mut state);
         Some(state)
