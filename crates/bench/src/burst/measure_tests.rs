@@ -1,3 +1,5 @@
+//! Bursts, moves and rotations made up by hand, and what they must come to.
+
 use super::super::scenario::B;
 use super::*;
 use load::generate::Tally;

@@ -32,8 +32,8 @@ pub(super) fn text(results: &Results) -> String {
     let (look, hold) = results.look_and_hold_ms;
     let node = RigNode::default();
     text.line(format!(
-        "All pools: look {look} ms, hold {hold} ms, one edge of one thread, 64 requests in flight.\n\
-         Nodes: {} workers, {} ms, max_in_flight {}: {:.0} requests/s.",
+        "All pools: look {look} ms, hold {hold} ms, one edge of one thread, 64 requests in \
+         flight.\nNodes: {} workers, {} ms, max_in_flight {}: {:.0} requests/s.",
         node.workers,
         node.service_time.as_millis(),
         node.max_in_flight,
@@ -47,6 +47,7 @@ pub(super) fn text(results: &Results) -> String {
         text.table(&use_table(measured));
         text.line("Time to the k-th response of a burst, medians; ms");
         text.table(&penalty_table(measured));
+        text.line(behind_line(measured));
         text.line(moves_line(measured));
         let worst = measured.cells.iter().map(super::measure::Cell::wait_pct).fold(0.0, f64::max);
         if let Some(note) = waits::note(worst) {
@@ -147,6 +148,29 @@ fn penalty_table(measured: &Measured) -> comfy_table::Table {
     rows
 }
 
+/// What the next site pays for nodes that it has lent: responses that it lacks at first.
+fn behind_line(measured: &Measured) -> String {
+    let beginning = |scheme| measured.cell(scheme, SHORT).map(super::measure::Cell::beginning);
+    let (Some(rigid), Some(reconf)) = (beginning(Rigid), beginning(Reconf)) else {
+        return String::new();
+    };
+    match behind(&rigid, &reconf) {
+        None => "A burst of 512 under reconf is never behind rigid.".to_owned(),
+        Some((until_ms, most)) => format!(
+            "A burst of 512 under reconf is behind rigid until {until_ms} ms after its start, by \
+             at most {most:.0} responses."
+        ),
+    }
+}
+
+/// The last millisecond at which `mine` is below `base`, and by how much at most. Both hold counts
+/// after 1, 2, ... milliseconds.
+fn behind(base: &[f64], mine: &[f64]) -> Option<(usize, f64)> {
+    let lacks: Vec<f64> = base.iter().zip(mine).map(|(base, mine)| base - mine).collect();
+    let last = lacks.iter().rposition(|&lack| lack > 0.0)?;
+    Some((last + 1, lacks.iter().copied().fold(0.0, f64::max)))
+}
+
 fn moves_line(measured: &Measured) -> String {
     let show = |values: &[f64]| {
         let [median, p99, max] = quantiles(values).map(|value| shown(value, 2));
@@ -220,7 +244,12 @@ pub(super) fn raw(results: &Results) -> Value {
             value["waited_for_cpu_pct"] = number(Some(cell.wait_pct()));
             value
         };
+        let behind = |scheme| {
+            let beginning = |scheme| Some(measured.cell(scheme, SHORT)?.beginning());
+            behind(&beginning(Rigid)?, &beginning(scheme)?)
+        };
         json!({
+            "reconf_behind_rigid_until_ms_by_responses": behind(Reconf),
             "name": measured.scenario.name,
             "nodes": measured.scenario.nodes,
             "usable_nodes": measured.scenario.usable,
@@ -260,6 +289,12 @@ mod tests {
         for name in ["reconf_over_rigid_512 1.900", "failed_requests 1", "move_ms_p99 -"] {
             assert!(line.contains(name), "{line}");
         }
+    }
+
+    #[test]
+    fn being_behind_has_an_end_and_a_worst_moment() {
+        assert_eq!(behind(&[4.0, 8.0, 12.0, 16.0], &[2.0, 3.0, 11.0, 20.0]), Some((3, 5.0)));
+        assert_eq!(behind(&[1.0, 2.0], &[1.0, 3.0]), None);
     }
 
     #[test]
