@@ -226,9 +226,10 @@ pub enum Outcome {
     },
 }
 
-/// Switches that break one rule each, so that tests can show that the checker notices. Production
-/// uses [`flaw::NONE`] only, through the aliases [`Look`], [`Attempt`] and [`Help`]; as constants of
-/// the type they cost nothing.
+/// Switches that break one rule each, so that tests can show that the checker notices.
+///
+/// Production uses [`flaw::NONE`] only, through the aliases [`Look`], [`Attempt`] and [`Help`]. As
+/// constants of the type they cost nothing.
 #[doc(hidden)]
 pub mod flaw {
     /// The sound protocol.

@@ -9,6 +9,7 @@ mod locks;
 mod normalise;
 mod search;
 mod state;
+mod steps;
 mod world;
 
 use moves::protocol::flaw;
@@ -187,7 +188,8 @@ fn small(budgets: Budgets) -> Row {
 
 #[test]
 fn wrong_no_version_in_the_descriptor() {
-    let world = small(CRASH_ZOMBIE_FALSE).world::<{ flaw::NO_DESCRIPTOR_VERSION }>();
+    let budgets = Budgets { installs: 3, bumps: 2, ..NO_FAULTS };
+    let world = small(budgets).world::<{ flaw::NO_DESCRIPTOR_VERSION }>();
     assert_broken("descriptor without node version", world);
 }
 
