@@ -1,6 +1,8 @@
 //! Pools of the figures as whole processes: with few files, without a terminal, two at once,
 //! interrupted, killed. None may leave a process or a folder behind.
 
+#![allow(clippy::unwrap_used)]
+
 use serde_json::Value;
 use std::io::{BufRead as _, BufReader};
 use std::path::{Path, PathBuf};

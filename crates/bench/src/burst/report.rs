@@ -23,7 +23,11 @@ const CEILINGS: [(&str, f64); 3] =
 
 /// `512`, `1K`, ... `16K`.
 pub(super) fn size_name(requests: u64) -> String {
-    if requests % 1_024 == 0 { format!("{}K", requests / 1_024) } else { requests.to_string() }
+    if requests.is_multiple_of(1_024) {
+        format!("{}K", requests / 1_024)
+    } else {
+        requests.to_string()
+    }
 }
 
 /// Everything for a reader.
