@@ -8,7 +8,7 @@ use moves::protocol::{Op, Reply, Word};
 use pool_model::SiteId;
 use shared_state::words::{Assign, Depart};
 use stateright::{Model, Property};
-use std::hash::{DefaultHasher, Hash, Hasher};
+use std::hash::{Hash, Hasher};
 
 /// Steps within which one edge alone must make all descriptors idle, looks included.
 pub(crate) const SOLO_STEPS_MAX: usize = 60;
@@ -124,12 +124,53 @@ impl<const FLAW: u8> World<FLAW> {
     }
 }
 
+/// Only orders edges: one multiplication for each field, where the standard hasher would take a
+/// third of the search's time. Two edges that collide are two states, which is only a waste.
+#[derive(Default)]
+struct Quick(u64);
+
+impl Hasher for Quick {
+    fn write(&mut self, bytes: &[u8]) {
+        for &byte in bytes {
+            self.write_u64(u64::from(byte));
+        }
+    }
+
+    fn write_u8(&mut self, value: u8) {
+        self.write_u64(u64::from(value));
+    }
+
+    fn write_u16(&mut self, value: u16) {
+        self.write_u64(u64::from(value));
+    }
+
+    fn write_u32(&mut self, value: u32) {
+        self.write_u64(u64::from(value));
+    }
+
+    fn write_u64(&mut self, value: u64) {
+        self.0 = (self.0.rotate_left(5) ^ value).wrapping_mul(0x517c_c1b7_2722_0a95);
+    }
+
+    fn write_usize(&mut self, value: usize) {
+        self.write_u64(value as u64);
+    }
+
+    fn write_isize(&mut self, value: isize) {
+        self.write_u64(value as u64);
+    }
+
+    fn finish(&self) -> u64 {
+        self.0
+    }
+}
+
 /// Edges have no names in the protocol's words, so states that differ only in which edge does what
 /// are one state. The place of an edge therefore changes along a trace.
 fn sort_edges<const FLAW: u8>(state: &mut State<FLAW>) {
     let mut keys = [0; EDGES_MAX];
     for (key, edge) in keys.iter_mut().zip(&state.edges) {
-        let mut hasher = DefaultHasher::new();
+        let mut hasher = Quick::default();
         edge.hash(&mut hasher);
         *key = hasher.finish();
     }
