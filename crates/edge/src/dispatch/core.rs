@@ -326,13 +326,15 @@ impl<W: Waiter> Core<W> {
     }
 
     /// A node's region was found: its slot is taken. Any earlier region of the node is forgotten;
-    /// requests that were counted there are counted here, since their servers live on.
+    /// requests that were counted there are counted here, since their servers live on, unless
+    /// what stands there is noise by now.
     pub(crate) fn attach(&mut self, mut slot: NodeSlot) {
         let place = slot.record().header().node.index();
         if self.nodes.len() <= place {
             self.nodes.resize_with(place + 1, || None);
         }
-        if let Some(before) = &self.nodes[place] {
+        let before = self.nodes[place].as_ref();
+        if let Some(before) = before.filter(|before| before.slot.record().check().is_ok()) {
             slot.carry(&before.slot.counts());
         }
         self.lives = self.lives.wrapping_add(1);
@@ -365,7 +367,9 @@ impl<W: Waiter> Core<W> {
         let mut changed = false;
         for (node, seen) in self.nodes.iter_mut().zip(nodes) {
             let (Some(node), Some(seen)) = (node, seen) else { continue };
-            node.slot.beat();
+            if seen.assign.is_some() {
+                node.slot.beat();
+            }
             changed |= node.see(seen);
         }
         if changed {

@@ -89,7 +89,10 @@ impl Pool {
         for index in 0..self.tracks.len() {
             let Some(Some(record)) = memory.nodes.get(index) else {
                 self.seen.counted[index] = false;
-                self.nodes[index] = None;
+                // A record that was in use is given up; the host must not go on with it.
+                if let Some(seen) = &mut self.nodes[index] {
+                    (seen.assign, seen.open) = (None, false);
+                }
                 continue;
             };
             let assign = self.seen.nodes[index].and_then(Assign::unpack);

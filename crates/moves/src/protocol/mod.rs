@@ -31,7 +31,7 @@ pub use attempt::{Attempt, AttemptOf, Claim, Close, Join, Prepared, Refusal, pre
 pub use help::{Bump, BumpPlan, Help, HelpOf};
 pub use look::{Look, LookOf, Looked};
 pub use repair::{FloorPlan, Renew, SetFloor};
-pub use seen::{DepartState, Seen, SiteWords};
+pub use seen::{BadWord, DepartState, Seen, SiteWords};
 pub use task::Task;
 
 use pool_model::{NodeId, SiteId};
