@@ -43,8 +43,8 @@ fn subtitle(results: &Results) -> String {
     let ratio = |value: Option<f64>| value.map_or("-".into(), |value| format!("{value:.2}"));
     let nodes = |scheme| results.scheme(scheme).map_or(0, |result| result.nodes);
     format!(
-        "Polder serves {} times what the same {} nodes serve without moves, and {} times what {} \
-         nodes serve; {} of {} requests failed",
+        "Polder: {} x rigid with the same {} nodes, {} x over-provisioned with {}; {} of {} requests \
+         failed",
         ratio(polder(Scheme::Rigid)),
         nodes(Scheme::Polder),
         ratio(polder(Scheme::OverProvisioned)),
@@ -102,7 +102,8 @@ mod tests {
     #[test]
     fn the_picture_names_sites_schemes_and_ratios() {
         let svg = figure(&example()).to_svg().unwrap();
-        for text in ["shop", "video", "polder, 8 nodes", "over-provisioned, 18 nodes", "2.39 times"]
+        for text in
+            ["shop", "video", "polder, 8 nodes", "over-provisioned, 18 nodes", "2.39 x rigid"]
         {
             assert!(svg.contains(text), "{text}");
         }

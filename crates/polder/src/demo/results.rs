@@ -125,8 +125,8 @@ impl Results {
 
     /// The comparison, also while it is not yet whole.
     pub(super) fn table(&self) -> Vec<Line> {
-        let heading = "SCHEME            NODES  REQUESTS/S  TO RIGID       P50       P99  \
-                       NODES BUSY  FAILED";
+        let heading =
+            "SCHEME            NODES  REQUESTS/S  TO RIGID      P50      P99   BUSY  FAILED";
         let mut lines = vec![Line::bold(heading)];
         lines.extend(self.schemes.iter().map(|result| self.row(result)));
         lines
@@ -143,9 +143,9 @@ impl Results {
         let line = Line::of(format!("{name:<16}  {:>5}  ", result.nodes))
             .paint(Paint::Bold, format!("{:>10}", rate(spread.median)))
             .add(format!("{:>10}", ratio.map_or("-".into(), |ratio| format!("{ratio:.2}"))))
-            .add(format!("{:>10}", latency(tally.latency.p50_us())))
-            .add(format!("{:>10}", latency(tally.latency.p99_us())))
-            .add(format!("{:>12.1}", result.busy_nodes()));
+            .add(format!("{:>9}", latency(tally.latency.p50_us())))
+            .add(format!("{:>9}", latency(tally.latency.p99_us())))
+            .add(format!("{:>7.1}", result.busy_nodes()));
         if tally.failures.total() == 0 { line.add(failed) } else { line.paint(Paint::Red, failed) }
     }
 
@@ -157,9 +157,10 @@ impl Results {
             let rounds = spreads().map(|spread| spread.count).min().unwrap_or(0) as u64;
             let widest = 100.0 * widest;
             lines.push(Line::of(format!(
-                "Medians of {} in turn, on the same traffic; they differ by up to {widest:.0} %.",
+                "Medians of {} on the same traffic; rounds differ by up to {widest:.0} %.",
                 plural(rounds, "round"),
             )));
+            lines.push(Line::of("BUSY is how many nodes were at work, on average."));
         }
         lines.push(self.requests_line());
         lines.push(self.moves_line());
@@ -180,16 +181,15 @@ impl Results {
         let at = |share| quantile(&self.move_ms, share);
         match (at(0.5), at(0.99)) {
             (Some(p50), Some(p99)) => Line::of(format!(
-                "Polder made {text}; from the decision to the first request at the moved node \
-                 p50 {p50:.1} ms, p99 {p99:.1} ms.",
+                "{text}; from decision to first request there p50 {p50:.1} ms, p99 {p99:.1} ms.",
             )),
-            _ => Line::of(format!("Polder made {text}.")),
+            _ => Line::of(format!("{text}.")),
         }
     }
 
-    fn busy_note(&self) -> Option<Line> {
+    fn busy_note(&self) -> Vec<Line> {
         let compared = self.schemes.iter().map(|result| (result.scheme.name(), result.wait_pct()));
-        let watched = [("the watched part", self.watched_wait_pct)];
+        let watched = [("watched", self.watched_wait_pct)];
         let disturbed: Vec<String> = watched
             .into_iter()
             .chain(compared)
@@ -197,13 +197,14 @@ impl Results {
             .map(|(what, wait_pct)| format!("{what} {wait_pct:.0} %"))
             .collect();
         if disturbed.is_empty() {
-            return None;
+            return Vec::new();
         }
-        Some(Line::default().paint(Paint::Yellow, "Note: ").add(format!(
-            "this machine was busy. Threads waited for a CPU for more than {WAIT_PCT_MAX:.0} % \
-             of the time ({}).",
-            disturbed.join(", ")
-        )))
+        let first =
+            format!("threads waited for a CPU for more than {WAIT_PCT_MAX:.0} % of the time");
+        vec![
+            Line::default().paint(Paint::Yellow, "This machine was busy: ").add(first),
+            Line::of(format!("({}).", disturbed.join(", "))),
+        ]
     }
 
     /// The same for programs.
@@ -296,13 +297,13 @@ mod tests {
     #[test]
     fn the_table_sets_each_scheme_against_rigid() {
         let expected = "\
-SCHEME            NODES  REQUESTS/S  TO RIGID       P50       P99  NODES BUSY  FAILED
-rigid                 8       5,050      1.00    5.0 ms    5.0 ms         2.5       0
-polder                8      12,050      2.39    5.0 ms    5.0 ms         2.5       0
-over-provisioned     18      12,550      2.49    5.0 ms    5.0 ms         2.5       0";
+SCHEME            NODES  REQUESTS/S  TO RIGID      P50      P99   BUSY  FAILED
+rigid                 8       5,050      1.00   5.0 ms   5.0 ms    2.5       0
+polder                8      12,050      2.39   5.0 ms   5.0 ms    2.5       0
+over-provisioned     18      12,550      2.49   5.0 ms   5.0 ms    2.5       0";
         let text = plain(&example().table());
         assert_eq!(text, expected);
-        assert!(text.lines().all(|line| line.len() <= 84));
+        assert!(text.lines().all(|line| line.len() < 80));
         assert!(text.is_ascii());
     }
 
@@ -310,18 +311,22 @@ over-provisioned     18      12,550      2.49    5.0 ms    5.0 ms         2.5   
     fn notes_tell_spread_counts_moves_and_a_busy_machine() {
         let mut results = example();
         let text = plain(&results.notes());
-        assert!(text.contains("Medians of 3 rounds in turn"), "{text}");
+        assert!(text.contains("Medians of 3 rounds on the same traffic"), "{text}");
         assert!(text.contains("differ by up to 2 %"), "{text}");
         assert!(text.contains("In all 181,000 requests, 0 failed."), "{text}");
-        assert!(text.contains("made 42 moves") && text.contains("p99 1.9 ms"), "{text}");
-        assert!(!text.contains("Note"), "{text}");
+        assert!(text.contains("42 moves; from") && text.contains("p99 1.9 ms"), "{text}");
+        assert!(!text.contains("busy:"), "{text}");
         results.schemes[1].rounds[0].wait_pct = 23.4;
         let text = plain(&results.notes());
-        assert!(text.contains("Note: this machine was busy") && text.contains("(polder 23 %)"));
+        assert!(text.contains("This machine was busy") && text.contains("(polder 23 %)"));
+        results.watched_wait_pct = 29.0;
+        results.schemes.iter_mut().for_each(|result| result.rounds[0].wait_pct = 35.0);
+        let text = plain(&results.notes());
+        assert!(text.lines().all(|line| line.len() < 80), "{text}");
         results.schemes.iter_mut().for_each(|result| result.rounds.clear());
         results.move_ms.clear();
         let text = plain(&results.notes());
-        assert!(!text.contains("Medians") && text.contains("made 42 moves."), "{text}");
+        assert!(!text.contains("Medians") && text.contains("\n42 moves."), "{text}");
     }
 
     #[test]

@@ -4,12 +4,13 @@ use super::plan::NODES_USABLE;
 use super::text::{Line, count, latency, plural, rate};
 use crate::status::MoveRecord;
 use crate::terminal::Paint;
+use policy::Thresholds;
 use std::time::Duration;
 
 /// Moves shown below the table.
 pub(super) const MOVES_SHOWN: usize = 5;
 /// Blocks of the bar that shows how far the demo is.
-const PROGRESS_BLOCKS: usize = 22;
+const PROGRESS_BLOCKS: usize = 18;
 
 /// How far the demo is.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -82,6 +83,8 @@ pub(super) struct LiveView {
     pub(super) failed: u64,
     /// Newest first.
     pub(super) moves: Vec<MoveView>,
+    /// How long a high load lasts before a node moves.
+    pub(super) hold_ms: u32,
 }
 
 /// The heading of the demo and how far it is.
@@ -113,7 +116,11 @@ pub(super) fn picture(view: &LiveView) -> Vec<Line> {
     lines.extend(view.moves.iter().take(MOVES_SHOWN).map(MoveView::line));
     lines.extend((view.moves.len()..MOVES_SHOWN).map(|_| Line::default()));
     lines.push(Line::default());
-    lines.push(Line::of("A load above 1 for 2 ms moves a node; each site always keeps one node."));
+    lines.push(Line::of(format!(
+        "A load above {} for {} ms moves a node; each site always keeps one node.",
+        Thresholds::default().high(),
+        view.hold_ms,
+    )));
     lines
 }
 
@@ -222,6 +229,7 @@ mod tests {
             requests: 231_234,
             failed: 0,
             moves: vec![moved.clone(), MoveView { took_ms: None, ..moved }],
+            hold_ms: 2,
         }
     }
 
@@ -233,7 +241,7 @@ mod tests {
     fn a_state_has_its_picture() {
         let expected = "\
 Polder demo: three sites share eight nodes behind two edges
-█████░░░░░░░░░░░░░░░░░  15 of about 60 s  1 of 2: load moves, nodes follow
+████░░░░░░░░░░░░░░  15 of about 60 s  1 of 2: load moves, nodes follow
 
 SITE   NODES       REQUESTS/S       P50       P99    QUEUED  MOVES IN
 shop   ■■■■■■ 6        11,842    5.3 ms   10.6 ms        16        24  < burst

@@ -147,6 +147,7 @@ impl Watcher<'_> {
             requests: self.meter.requests(),
             failed: self.meter.failed(),
             moves,
+            hold_ms: self.report.as_ref().map_or(0, |report| report.pool.hold_ms),
         }
     }
 
