@@ -76,36 +76,34 @@ fn nodes(measured: &Measured) -> Figure {
 
 fn nodes_of_size(measured: &Measured, requests: u64) -> Vec<Panel> {
     let window_s = WINDOW_NS as f64 / 1e9;
-    let used = |scheme: Scheme| {
-        let found = measured.cell(scheme, requests)?.rotations.last()?;
-        Some((scheme, found.used_nodes.as_slice()))
-    };
-    let series: Vec<(Scheme, &[usize])> = Scheme::ALL.into_iter().filter_map(used).collect();
-    let longest = series.iter().map(|(_, used)| used.len()).max().unwrap_or(0);
+    let used = Scheme::ALL.map(|scheme| {
+        let typical = measured.cell(scheme, requests).and_then(Cell::typical);
+        typical.map_or(&[][..], |rotation| rotation.used_nodes.as_slice())
+    });
+    let longest = used.iter().map(|used| used.len()).max().unwrap_or(0);
     let until_s = (longest as f64 * window_s).min(NODES_SHOWN_S);
     let usable = f64::from(measured.scenario.usable);
-    let last = series.len().saturating_sub(1);
-    let panel = |(place, (scheme, used)): (usize, (Scheme, &[usize]))| {
-        let point = |(place, &nodes): (usize, &usize)| (place as f64 * window_s, nodes as f64);
-        let points = used.iter().enumerate().map(point).take_while(|point| point.0 < until_s);
-        // What has ended holds no more nodes.
-        let end = (used.len() as f64 * window_s, 0.0);
-        let mut points: Vec<(f64, f64)> = points.collect();
-        points.extend((end.0 < until_s).then_some(end));
-        let label = if place < last {
-            String::new()
-        } else {
-            format!("time (s), bursts of {}", size_name(requests))
-        };
-        let x = Axis { from: Some(0.0), to: Some(until_s), ..Axis::new(label) };
+    let panel = |place: usize| {
+        let point = |(window, &nodes): (usize, &usize)| (window as f64 * window_s, nodes as f64);
+        let mut points: Vec<(f64, f64)> = used[place].iter().enumerate().map(point).collect();
+        // What has ended uses no nodes.
+        points.push((points.len() as f64 * window_s, 0.0));
+        points.retain(|point| point.0 < until_s);
+        // All names in each panel, so that a scheme has one colour in all of them.
+        let mut series =
+            Scheme::ALL.map(|scheme| Series::new(label(measured, scheme), Vec::new())).to_vec();
+        series[place].points = points;
+        let is_last = place + 1 == Scheme::ALL.len();
+        let time = format!("time (s), bursts of {}", size_name(requests));
+        let text = if is_last { time } else { String::new() };
+        let x = Axis { from: Some(0.0), to: Some(until_s), ..Axis::new(text) };
         let y = Axis { from: Some(0.0), to: Some(usable + 1.0), ..Axis::new("nodes") };
-        let series = Series::new(self::label(measured, scheme), points);
-        let mut panel = Panel::new(Shape::StackedSteps, x, y, vec![series]);
+        let mut panel = Panel::new(Shape::StackedSteps, x, y, series);
         panel.height_px = PANEL_PX;
         panel.references.push(Reference { y: usable, label: "usable".to_owned() });
         panel
     };
-    series.into_iter().enumerate().map(panel).collect()
+    (0..used.len()).filter(|&place| !used[place].is_empty()).map(panel).collect()
 }
 
 fn full_use(measured: &Measured) -> Figure {

@@ -37,7 +37,7 @@ pub(super) fn text(results: &Results) -> String {
     let node = RigNode::default();
     text.line(format!(
         "All pools: look {look} ms, hold {hold} ms, one edge of one thread, 64 requests in \
-         flight.\nNodes: {} workers, {} ms, max_in_flight {}: {:.0} requests/s.",
+         flight,\nin turn on all cores.\nNodes: {} workers, {} ms, max_in_flight {}: {:.0} requests/s.",
         node.workers,
         node.service_time.as_millis(),
         node.max_in_flight,
@@ -244,6 +244,8 @@ pub(super) fn raw(results: &Results) -> Value {
         let cell = |cell: &super::measure::Cell| {
             let mut value = plain(cell);
             value["throughput_per_second"] = spread_json(cell.throughput());
+            value["fully_used_nodes_of_a_typical_rotation"] =
+                plain(&cell.typical().map(|rotation| &rotation.used_nodes));
             value["full_use_pct"] = number(cell.full_use_pct());
             value["waited_for_cpu_pct"] = number(Some(cell.wait_pct()));
             value

@@ -49,7 +49,7 @@ fn waves(results: &Results) -> Figure {
         panel
     };
     Figure {
-        title: "Square waves: ignored at half a hold, followed at ten".to_owned(),
+        title: "Nodes under square waves of half a hold and of ten holds".to_owned(),
         subtitle: "64 in flight alternate between two sites; hold 200 ms, look 20 ms".to_owned(),
         panels: vec![panel(&results.square), panel(&results.slow)],
     }
