@@ -1,6 +1,8 @@
 //! The demo as a person meets it: whole, twice at once, with few open files, stopped, killed, on a
 //! terminal and with a reader that goes away.
 
+#![allow(clippy::unwrap_used)]
+
 use rustix::fs::{Mode, OFlags};
 use rustix::process::{Pid, Signal, kill_process};
 use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};

@@ -43,8 +43,8 @@ fn subtitle(results: &Results) -> String {
     let ratio = |value: Option<f64>| value.map_or("-".into(), |value| format!("{value:.2}"));
     let nodes = |scheme| results.scheme(scheme).map_or(0, |result| result.nodes);
     format!(
-        "Polder: {} x rigid with the same {} nodes, {} x over-provisioned with {}; {} of {} requests \
-         failed",
+        "Polder: {} x rigid with the same {} nodes, {} x over-provisioned with {}; {} of {} \
+         requests failed",
         ratio(polder(Scheme::Rigid)),
         nodes(Scheme::Polder),
         ratio(polder(Scheme::OverProvisioned)),

@@ -9,7 +9,9 @@ use load::stats::{Spread, quantile};
 use serde_json::{Value, json};
 
 /// Threads that waited for a CPU for a larger share of the time were disturbed; percent.
-pub(super) const WAIT_PCT_MAX: f64 = 5.0;
+const WAIT_PCT_MAX: f64 = 5.0;
+/// With fewer moves a 99th percentile is nothing but the longest.
+const P99_MOVES_MIN: usize = 100;
 
 /// Requests of a part, each counted once.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -63,9 +65,10 @@ impl SchemeResult {
         tally
     }
 
-    fn busy_nodes(&self) -> f64 {
-        let sum: f64 = self.rounds.iter().map(|round| round.busy_nodes).sum();
-        sum / self.rounds.len().max(1) as f64
+    fn busy_nodes(&self) -> Option<f64> {
+        let sum =
+            self.rounds.iter().map(|round| round.busy_nodes).reduce(|sum, busy| sum + busy)?;
+        Some(sum / self.rounds.len() as f64)
     }
 
     fn wait_pct(&self) -> f64 {
@@ -145,7 +148,7 @@ impl Results {
             .add(format!("{:>10}", ratio.map_or("-".into(), |ratio| format!("{ratio:.2}"))))
             .add(format!("{:>9}", latency(tally.latency.p50_us())))
             .add(format!("{:>9}", latency(tally.latency.p99_us())))
-            .add(format!("{:>7.1}", result.busy_nodes()));
+            .add(format!("{:>7.1}", result.busy_nodes().unwrap_or(0.0)));
         if tally.failures.total() == 0 { line.add(failed) } else { line.paint(Paint::Red, failed) }
     }
 
@@ -156,10 +159,13 @@ impl Results {
         if let Some(widest) = spreads().map(|spread| spread.relative()).reduce(f64::max) {
             let rounds = spreads().map(|spread| spread.count).min().unwrap_or(0) as u64;
             let widest = 100.0 * widest;
-            lines.push(Line::of(format!(
-                "Medians of {} on the same traffic; rounds differ by up to {widest:.0} %.",
-                plural(rounds, "round"),
-            )));
+            lines.push(Line::of(match rounds {
+                1 => "One round each, on the same traffic.".into(),
+                _ => format!(
+                    "Medians of {rounds} rounds on the same traffic; rounds differ by up to \
+                     {widest:.0} %."
+                ),
+            }));
             lines.push(Line::of("BUSY is how many nodes were at work, on average."));
         }
         lines.push(self.requests_line());
@@ -179,12 +185,13 @@ impl Results {
     fn moves_line(&self) -> Line {
         let text = plural(self.moves as u64, "move");
         let at = |share| quantile(&self.move_ms, share);
-        match (at(0.5), at(0.99)) {
-            (Some(p50), Some(p99)) => Line::of(format!(
-                "{text}; from decision to first request there p50 {p50:.1} ms, p99 {p99:.1} ms.",
-            )),
-            _ => Line::of(format!("{text}.")),
-        }
+        let (Some(p50), Some(p99)) = (at(0.5), at(0.99)) else {
+            return Line::of(format!("{text}."));
+        };
+        let high = if self.move_ms.len() < P99_MOVES_MIN { "at most" } else { "p99" };
+        Line::of(format!(
+            "{text}; from decision to first request there p50 {p50:.2} ms, {high} {p99:.1} ms.",
+        ))
     }
 
     fn busy_note(&self) -> Vec<Line> {
@@ -314,7 +321,7 @@ over-provisioned     18      12,550      2.49   5.0 ms   5.0 ms    2.5       0";
         assert!(text.contains("Medians of 3 rounds on the same traffic"), "{text}");
         assert!(text.contains("differ by up to 2 %"), "{text}");
         assert!(text.contains("In all 181,000 requests, 0 failed."), "{text}");
-        assert!(text.contains("42 moves; from") && text.contains("p99 1.9 ms"), "{text}");
+        assert!(text.contains("42 moves; from") && text.contains("at most 1.9 ms"), "{text}");
         assert!(!text.contains("busy:"), "{text}");
         results.schemes[1].rounds[0].wait_pct = 23.4;
         let text = plain(&results.notes());
@@ -323,6 +330,8 @@ over-provisioned     18      12,550      2.49   5.0 ms   5.0 ms    2.5       0";
         results.schemes.iter_mut().for_each(|result| result.rounds[0].wait_pct = 35.0);
         let text = plain(&results.notes());
         assert!(text.lines().all(|line| line.len() < 80), "{text}");
+        results.schemes.iter_mut().for_each(|result| result.rounds.truncate(1));
+        assert!(plain(&results.notes()).contains("One round each"));
         results.schemes.iter_mut().for_each(|result| result.rounds.clear());
         results.move_ms.clear();
         let text = plain(&results.notes());
@@ -340,7 +349,7 @@ over-provisioned     18      12,550      2.49   5.0 ms   5.0 ms    2.5       0";
         let text = plain(&results.table());
         assert_eq!(text.lines().nth(2).unwrap().split_whitespace().nth(3), Some("-"));
         let json = results.json(None);
-        assert!(json["schemes"][2]["requests_per_s"].is_null() && json["svg"].is_null());
+        assert!(json["schemes"][2]["busy_nodes"].is_null() && json["svg"].is_null());
     }
 
     #[test]
