@@ -11,7 +11,7 @@
 //!
 //! The pools are [`crate::rig`]s, so everything runs on free loopback ports and in private folders,
 //! and no process outlives this one. What is planned ([`plan`]), measured ([`results`]) and shown
-//! ([`view`], [`screen`]) is kept apart; only [`watch`] and [`compare`] touch pools.
+//! ([`view`], [`screen`]) is kept apart; only [`watch`] and [`mod@compare`] touch pools.
 
 mod arguments;
 mod compare;
