@@ -115,14 +115,26 @@ fn check_whole(output: &Output) {
 }
 
 #[test]
-fn a_short_demo_counts_every_request_and_leaves_a_picture_and_no_process() {
+fn a_demo_draws_its_picture_and_its_pool_can_be_kept() {
     let _alone = alone();
     let folder = tempfile::tempdir().unwrap();
-    let output = demo("short", &["--json"]).current_dir(&folder).output().unwrap();
-    assert!(processes("short").is_empty(), "they end before the demo does");
-    check_whole(&output);
+    let mut child = demo("kept", &["--keep"]).current_dir(&folder).spawn().unwrap();
+    let mut out = BufReader::new(child.stdout.take().unwrap());
+    let mut text = String::new();
+    while !text.contains("--runtime-dir") {
+        assert!(out.read_line(&mut text).unwrap() > 0, "it ended early: {text}");
+    }
     let svg = fs::read_to_string(folder.path().join("polder-demo.svg")).unwrap();
     assert!(svg.starts_with("<svg") && svg.contains("over-provisioned, 18 nodes"));
+    assert!(text.contains("The picture: ") && text.contains(" 0 failed."), "{text}");
+    let words = text.lines().last().unwrap().split_whitespace().skip(1);
+    let mut status = Command::new(env!("CARGO_BIN_EXE_polder"));
+    let answer = status.args(words.filter(|word| *word != "--watch")).output().unwrap();
+    let answer = String::from_utf8(answer.stdout).unwrap();
+    assert!(answer.contains("load") && answer.contains("video"), "the moves: {answer}");
+    signal(&child, Signal::INT);
+    assert_eq!(child.wait().unwrap().code(), Some(0), "it was not stopped before its end");
+    assert!(processes("kept").is_empty());
 }
 
 #[test]

@@ -30,12 +30,12 @@ mod watch;
 
 use crate::rig::{MoveLog, Rig, RigError};
 use crate::terminal::Style;
+use arguments::Picture;
 use compare::{Contender, compare};
 use load::generate::{Cancel, GenerateError};
 use load::plot::PlotError;
 use plan::Scheme;
 use results::Results;
-use rustix::fs::{Access, access};
 use screen::Screen;
 use stage::Stage;
 use std::io::{self, Write};
@@ -123,9 +123,7 @@ pub struct Ended {
 /// [`DemoError`] when pools do not run or something cannot be written. A reader of standard output
 /// that goes away is no error; it ends the demo.
 pub fn run(arguments: &DemoArguments, style: Style, cancel: &Cancel) -> Result<Ended, DemoError> {
-    if let Some(path) = arguments.svg_file() {
-        check_place(path)?;
-    }
+    let picture = arguments.picture()?;
     limits::allow_files()?;
     let style = if arguments.plain { Style::PLAIN } else { style };
     let out = Box::new(io::stdout()) as Box<dyn Write>;
@@ -139,10 +137,11 @@ pub fn run(arguments: &DemoArguments, style: Style, cancel: &Cancel) -> Result<E
         Err(error) => return Err(error),
     };
     results.is_complete = results.has_all_rounds() && !cancel.is_cancelled();
-    tell(&mut stage, arguments, &results)?;
+    let told = tell(&mut stage, arguments.json, &picture, &results);
     if let Some(rig) = kept.filter(|_| results.is_complete) {
         keep(&mut stage, &rig);
     }
+    told?;
     match stage.finish() {
         Ok(()) => Ok(Ended { failed: results.all.failed, is_interrupted: !results.is_complete }),
         Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(Ended::default()),
@@ -195,39 +194,56 @@ fn add_moves(log: &MoveLog, results: &mut Results) {
     results.move_ms = log.iter().filter_map(|one| one.move_ms).collect();
 }
 
-/// Prints what it came to, and writes the picture.
+/// Writes the picture and prints what it came to. A picture that cannot be written is an error, but
+/// takes nothing from what is printed.
 fn tell(
     stage: &mut Stage<'_>,
-    arguments: &DemoArguments,
+    with_json: bool,
+    picture: &Picture,
     results: &Results,
 ) -> Result<(), DemoError> {
-    let mut lines = vec![Line::default()];
-    if results.is_complete {
-        lines.push(Line::bold("The same bursts for three pools"));
-    } else {
-        lines.push(Line::bold("Interrupted: what follows is partial"));
-    }
+    let heading = match results.is_complete {
+        true => "The same bursts for three pools",
+        false => "Interrupted: what follows is partial",
+    };
+    let mut lines = vec![Line::default(), Line::bold(heading)];
     if results.schemes.iter().any(|result| !result.rounds.is_empty()) {
         lines.extend(results.table());
         lines.push(Line::default());
     }
     lines.extend(results.notes());
-    let drawn = arguments.svg_file().filter(|_| results.is_complete);
-    if let Some(path) = drawn {
-        figure::figure(results).write(path)?;
-        let shown = std::fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
-        lines.push(Line::of(format!("The picture: {}", shown.display())));
-    }
+    let drawn = if results.is_complete { draw(picture, results, &mut lines) } else { Ok(None) };
     if results.is_complete {
         lines.push(Line::default());
         lines.extend(next::lines(&next::Surroundings::read()));
     }
-    if arguments.json {
-        let svg = drawn.and_then(Path::to_str);
+    if with_json {
+        let svg = drawn.as_ref().ok().copied().flatten().and_then(Path::to_str);
         lines.push(Line::of(results.json(svg).to_string()));
     }
     stage.say(&lines);
-    Ok(())
+    drawn.map(drop)
+}
+
+/// Writes the picture, says so, and tells where it lies.
+fn draw<'p>(
+    picture: &'p Picture,
+    results: &Results,
+    lines: &mut Vec<Line>,
+) -> Result<Option<&'p Path>, DemoError> {
+    match picture {
+        Picture::Unwanted => Ok(None),
+        Picture::Impossible(why) => {
+            lines.push(Line::of(format!("No picture: {why}")));
+            Ok(None)
+        }
+        Picture::At(path) => {
+            figure::figure(results).write(path)?;
+            let shown = std::fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
+            lines.push(Line::of(format!("The picture: {}", shown.display())));
+            Ok(Some(path))
+        }
+    }
 }
 
 /// Says how to reach the pool and waits for a wish to stop.
@@ -250,31 +266,9 @@ fn keep(stage: &mut Stage<'_>, rig: &Rig) {
     }
 }
 
-/// Whether a file can be made or written there: known before the minute has passed.
-fn check_place(path: &Path) -> Result<(), DemoError> {
-    let wrong = |cause: io::Error| DemoError::SvgPlace { path: path.to_owned(), cause };
-    if path.is_dir() {
-        return Err(wrong(io::ErrorKind::IsADirectory.into()));
-    }
-    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
-    let place = if path.exists() { path } else { folder.unwrap_or(Path::new(".")) };
-    access(place, Access::WRITE_OK).map_err(|errno| wrong(errno.into()))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn a_picture_that_cannot_be_written_is_refused_with_advice() {
-        let folder = tempfile::tempdir().unwrap();
-        assert!(check_place(&folder.path().join("a.svg")).is_ok());
-        assert!(check_place(Path::new("a.svg")).is_ok());
-        for place in [folder.path().to_owned(), folder.path().join("missing/a.svg")] {
-            let error = check_place(&place).unwrap_err().to_string();
-            assert!(error.contains("--no-svg"), "{error}");
-        }
-    }
 
     #[test]
     fn errors_say_what_to_do() {
