@@ -33,6 +33,8 @@ const BURSTS_MAX: u32 = 1_800;
 const LENGTHS_VARY: f64 = 3.0;
 /// Of the demo's time so much is for watching; the comparison and starting pools take the rest.
 const WATCHED_SHARE: f64 = 0.55;
+/// However slowly the pool started, a burst to each site is watched.
+const WATCHED_MIN: Duration = Duration::from_secs(3);
 /// Kept free at the end for stopping pools and drawing the plot.
 const END_RESERVE: Duration = Duration::from_millis(600);
 /// Around each run of the comparison: reading counters, connecting, last responses.
@@ -120,9 +122,9 @@ pub(super) fn warm_up() -> Vec<Burst> {
     (0..SITES.len()).map(|site| Burst { site, length: WARM_UP_PER_SITE }).collect()
 }
 
-/// How long the watched part lasts, of so much in all.
-pub(super) fn watched(total: Duration) -> Duration {
-    total.mul_f64(WATCHED_SHARE)
+/// How long the watched part lasts when of `total` so much has passed.
+pub(super) fn watched(total: Duration, elapsed: Duration) -> Duration {
+    total.mul_f64(WATCHED_SHARE).saturating_sub(elapsed).max(WATCHED_MIN)
 }
 
 /// How long each run of the comparison lasts when so much of the demo's time is left.
@@ -197,7 +199,8 @@ mod tests {
 
     #[test]
     fn a_minute_is_half_watched_and_the_rest_compares() {
-        let watched = watched(MINUTE);
+        assert_eq!(watched(MINUTE, MINUTE), WATCHED_MIN);
+        let watched = watched(MINUTE, Duration::from_millis(300));
         assert!((30..36).contains(&watched.as_secs()));
         let left = MINUTE - watched - Duration::from_secs(3);
         let run = run_length(left);

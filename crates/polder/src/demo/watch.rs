@@ -31,7 +31,7 @@ pub(super) fn watch(
     log: &mut MoveLog,
     results: &mut Results,
 ) -> Result<(), DemoError> {
-    let length = watched(stage.total()).saturating_sub(stage.elapsed());
+    let length = watched(stage.total(), stage.elapsed());
     let bursts = bursts(results.seed, length, BURST_WATCHED);
     let before = rig.cpu();
     let live = Live::new(SITES.len());
@@ -62,6 +62,10 @@ pub(super) fn watch(
     }
     let outcome = traffic.finish()?;
     watching?;
+    if let Ok(moves) = rig.moves() {
+        // Those since the last picture; without them the count is that of the picture.
+        log.add(moves);
+    }
     results.watched.add(&outcome.tally);
     results.all.add(&outcome.tally);
     results.watched_s = outcome.seconds();
