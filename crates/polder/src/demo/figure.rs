@@ -21,7 +21,9 @@ pub(super) fn figure(results: &Results) -> Figure {
     });
     let mut above = Panel::new(Shape::StackedSteps, time(""), nodes, stack.collect());
     above.height_px = NODES_PX;
-    let rates = results.schemes.iter().map(|result| {
+    // What is drawn last lies on top.
+    let order = [Scheme::Rigid, Scheme::OverProvisioned, Scheme::Polder];
+    let rates = order.into_iter().filter_map(|scheme| results.scheme(scheme)).map(|result| {
         let name = format!("{}, {} nodes", result.scheme.name(), result.nodes);
         let points = |round: &Round| round.outcome.rate_points(RATE_WINDOWS);
         Series::new(name, joined(results, result.scheme, length_s, points))

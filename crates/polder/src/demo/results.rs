@@ -170,7 +170,7 @@ impl Results {
         }
         lines.push(self.requests_line());
         lines.push(self.moves_line());
-        lines.extend(self.busy_note());
+        lines.extend(self.short_cpu_note());
         lines
     }
 
@@ -194,7 +194,7 @@ impl Results {
         ))
     }
 
-    fn busy_note(&self) -> Vec<Line> {
+    fn short_cpu_note(&self) -> Vec<Line> {
         let compared = self.schemes.iter().map(|result| (result.scheme.name(), result.wait_pct()));
         let watched = [("watched", self.watched_wait_pct)];
         let disturbed: Vec<String> = watched
@@ -206,10 +206,9 @@ impl Results {
         if disturbed.is_empty() {
             return Vec::new();
         }
-        let first =
-            format!("threads waited for a CPU for more than {WAIT_PCT_MAX:.0} % of the time");
+        let first = format!("threads waited for one for more than {WAIT_PCT_MAX:.0} % of the time");
         vec![
-            Line::default().paint(Paint::Yellow, "This machine was busy: ").add(first),
+            Line::default().paint(Paint::Yellow, "CPUs were short: ").add(first),
             Line::of(format!("({}).", disturbed.join(", "))),
         ]
     }
@@ -315,17 +314,17 @@ over-provisioned     18      12,550      2.49   5.0 ms   5.0 ms    2.5       0";
     }
 
     #[test]
-    fn notes_tell_spread_counts_moves_and_a_busy_machine() {
+    fn notes_tell_spread_counts_moves_and_short_cpus() {
         let mut results = example();
         let text = plain(&results.notes());
         assert!(text.contains("Medians of 3 rounds on the same traffic"), "{text}");
         assert!(text.contains("differ by up to 2 %"), "{text}");
         assert!(text.contains("In all 181,000 requests, 0 failed."), "{text}");
         assert!(text.contains("42 moves; from") && text.contains("at most 1.9 ms"), "{text}");
-        assert!(!text.contains("busy:"), "{text}");
+        assert!(!text.contains("CPUs"), "{text}");
         results.schemes[1].rounds[0].wait_pct = 23.4;
         let text = plain(&results.notes());
-        assert!(text.contains("This machine was busy") && text.contains("(polder 23 %)"));
+        assert!(text.contains("CPUs were short") && text.contains("(polder 23 %)"));
         results.watched_wait_pct = 29.0;
         results.schemes.iter_mut().for_each(|result| result.rounds[0].wait_pct = 35.0);
         let text = plain(&results.notes());
