@@ -2,6 +2,7 @@
 
 use crate::header::{self, LayoutError, in_range};
 use crate::seqlock::{self, Unstable};
+use crate::slot::LiveEdges;
 use crate::words::{Assign, Lease, Phase, Server};
 use crate::{EDGES_MAX, LINE_WORDS, SITES_MAX};
 use pool_model::{EdgeId, NodeId, SiteId};
@@ -26,6 +27,7 @@ const STATUS: usize = 3 * LINE_WORDS;
 const WAKE: usize = 4 * LINE_WORDS;
 const WARM: usize = 5 * LINE_WORDS;
 const WARM_WORDS: usize = (SITES_MAX + 1) / 64;
+const EDGES: usize = 7 * LINE_WORDS;
 const SLOTS: usize = 8 * LINE_WORDS;
 const SERVERS: usize = SLOTS + EDGES_MAX * LINE_WORDS;
 const WORDS: usize = SERVERS + SITES_MAX + 1;
@@ -344,6 +346,24 @@ impl NodeRecord {
     pub fn slot(&self, edge: EdgeId) -> &[AtomicU64] {
         let start = SLOTS + edge.index() * LINE_WORDS;
         &self.region.words()[start..start + LINE_WORDS]
+    }
+
+    /// The edges whose slots count: an edge enters itself before it sends its first request, and
+    /// whoever sees its lease expired strikes it out. A live edge that was struck out by mistake
+    /// enters itself again at its next look.
+    #[must_use]
+    pub fn edges(&self) -> LiveEdges {
+        LiveEdges(self.word(EDGES).load(Ordering::SeqCst))
+    }
+
+    /// Enters an edge, or strikes it out.
+    pub fn set_edge(&self, edge: EdgeId, counts: bool) {
+        let bit = LiveEdges::default().with(edge).0;
+        if counts {
+            self.word(EDGES).fetch_or(bit, Ordering::SeqCst);
+        } else {
+            self.word(EDGES).fetch_and(!bit, Ordering::SeqCst);
+        }
     }
 
     /// One edge's lease on its slot.

@@ -393,7 +393,7 @@ impl<H: Host + 'static> Looper<H> {
 
     /// Judges the look and hands it to the host; whether decisions can be made.
     fn judge_and_hand(&mut self, look_time: Duration) -> bool {
-        self.pool.judge(&self.memory, look_time);
+        self.pool.judge(&self.memory, look_time, |node| self.host.is_failing(node));
         self.host.looked(&self.pool.nodes, &self.pool.sites);
         self.memory.home.is_some()
     }

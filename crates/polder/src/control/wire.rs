@@ -74,8 +74,8 @@ pub struct NodeArguments {
 }
 
 /// The names of all requests.
-pub(super) const REQUESTS: [&str; 8] =
-    ["status", "moves", "move", "drain", "undrain", "pause", "resume", "stop"];
+pub(super) const REQUESTS: [&str; 9] =
+    ["status", "moves", "first_dispatches", "move", "drain", "undrain", "pause", "resume", "stop"];
 
 /// What comes back.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
