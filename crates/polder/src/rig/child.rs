@@ -154,7 +154,7 @@ pub(super) fn start_pool(
         command.arg("--set").arg(one);
     }
     let spawned = command
-        .env("POLDER_LOG", "info")
+        .env("POLDER_LOG", "warn")
         .stdin(Stdio::null())
         .stdout(Stdio::null())
         .stderr(log_file(log)?)
