@@ -132,6 +132,8 @@ impl Link {
             handshake = Some(begun);
         }
         self.stage = Stage::Preamble(handshake);
+        // From here on each call says itself whether it may sleep.
+        self.stream.socket.set_nonblocking(false).map_err(End::System)?;
         self.stream.flush().map(drop)
     }
 

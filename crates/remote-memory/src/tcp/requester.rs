@@ -41,6 +41,10 @@ const RECEIVES_PER_POLL_MAX: usize = 16;
 /// Longest deadline; a longer one is cut. Nobody waits for a year.
 const DEADLINE_MAX: Duration = Duration::from_secs(365 * 24 * 3600);
 
+/// Shortest sleep inside the receiving call, whose clock ticks in some milliseconds; shorter ones
+/// go by a call with a finer clock.
+const COARSE_SLEEP_MIN: Duration = Duration::from_millis(20);
+
 const CAPABILITIES: Capabilities = Capabilities {
     transport: "tcp",
     atomics: Atomics::AgreeWithOwner,
@@ -77,6 +81,8 @@ pub struct Requester {
     open: OpenRegions,
     window: Window,
     alarm: Option<Alarm>,
+    /// What a sleep brought, for the next poll.
+    woken_by: Option<Result<Option<usize>, End>>,
     scratch: Vec<u8>,
     message: Vec<u8>,
 }
@@ -100,6 +106,7 @@ impl Requester {
             open: OpenRegions::default(),
             window: Window::default(),
             alarm: None,
+            woken_by: None,
             scratch: vec![0; RECEIVE_BYTES],
             message: Vec::new(),
         };
@@ -156,16 +163,24 @@ impl Requester {
         }
         let now = Instant::now();
         let until = self.next_time().map(|at| at.saturating_duration_since(now));
-        let timeout = crate::time::timespec(until.unwrap_or(timeout).min(timeout));
-        let Some(link) = &self.link else {
-            std::thread::sleep(until.unwrap_or_default());
+        let sleep = until.unwrap_or(timeout).min(timeout);
+        let Some(link) = &mut self.link else {
+            std::thread::sleep(until.unwrap_or_default().min(timeout));
             return;
         };
+        let wants_space = link.wants_space();
+        if link.is_up() && !wants_space && sleep >= COARSE_SLEEP_MIN {
+            if self.woken_by.is_none() {
+                self.woken_by = Some(link.stream.receive_asleep(&mut self.scratch, sleep));
+            }
+            return;
+        }
         let mut events = PollFlags::IN;
-        events.set(PollFlags::OUT, link.wants_space());
+        events.set(PollFlags::OUT, wants_space);
+        let sleep = crate::time::timespec(sleep);
         // An error is found by the next poll.
-        let _ =
-            rustix::event::poll(&mut [PollFd::new(&link.stream.socket, events)], Some(&timeout));
+        let mut fds = [PollFd::new(&link.stream.socket, events)];
+        let _ = rustix::event::poll(&mut fds, Some(&sleep));
     }
 
     /// When something happens by itself.
@@ -238,7 +253,10 @@ impl Requester {
             return Ok(Answer::Well);
         };
         for _ in 0..RECEIVES_PER_POLL_MAX {
-            let received = stream.receive(&mut self.scratch);
+            let received = match self.woken_by.take() {
+                Some(received) => received,
+                None => stream.receive(&mut self.scratch),
+            };
             // Answers in front of an end count.
             while let Some((length, message)) = stream.next(channel)? {
                 let Message::Reply(reply) = message::decode(message)? else {
@@ -277,6 +295,7 @@ impl Requester {
 
     fn break_off(&mut self, why: ConnectError, first: &OpError) {
         self.link = None;
+        self.woken_by = None;
         self.state = ConnectionState::Broken;
         self.why_broken = Some(why);
         self.window.break_off(first);
@@ -331,7 +350,8 @@ impl Remote for Requester {
                 }
             }
         }
-        let now = self.window.has_done().then(Instant::now);
+        let ready = self.window.has_done() || self.woken_by.is_some();
+        let now = ready.then(Instant::now);
         let at = now.or_else(|| self.next_time());
         let link = self.link.as_ref();
         let wants_space = link.is_some_and(Link::wants_space);

@@ -3,9 +3,13 @@
 //! **This is a hot path**: one `recv` and one `send` for whatever has gathered, no allocation
 //! once the buffers have grown to their use.
 
-use std::io::{self, Read, Write};
+use std::io;
 use std::net::TcpStream;
 use std::time::Duration;
+
+use rustix::io::Errno;
+use rustix::net::sockopt::{self, Timeout};
+use rustix::net::{RecvFlags, SendFlags};
 
 use super::channel::Channel;
 use super::error::WireError;
@@ -54,6 +58,8 @@ pub(super) struct Stream {
     pub(super) out: Vec<u8>,
     /// How much of `out` was sent.
     sent: usize,
+    /// How long the kernel lets a receiver sleep, if that was set.
+    sleep: Duration,
 }
 
 impl Stream {
@@ -61,12 +67,19 @@ impl Stream {
     pub(super) fn new(socket: TcpStream) -> io::Result<Self> {
         socket.set_nonblocking(true)?;
         socket.set_nodelay(true)?;
-        rustix::net::sockopt::set_socket_keepalive(&socket, true)?;
-        rustix::net::sockopt::set_tcp_keepidle(&socket, KEEP_ALIVE_IDLE)?;
-        rustix::net::sockopt::set_tcp_keepintvl(&socket, KEEP_ALIVE_EVERY)?;
-        rustix::net::sockopt::set_tcp_keepcnt(&socket, KEEP_ALIVE_TRIES)?;
-        rustix::net::sockopt::set_tcp_user_timeout(&socket, UNACKNOWLEDGED_MAX_MS)?;
-        Ok(Self { socket, received: Vec::new(), taken: 0, out: Vec::new(), sent: 0 })
+        sockopt::set_socket_keepalive(&socket, true)?;
+        sockopt::set_tcp_keepidle(&socket, KEEP_ALIVE_IDLE)?;
+        sockopt::set_tcp_keepintvl(&socket, KEEP_ALIVE_EVERY)?;
+        sockopt::set_tcp_keepcnt(&socket, KEEP_ALIVE_TRIES)?;
+        sockopt::set_tcp_user_timeout(&socket, UNACKNOWLEDGED_MAX_MS)?;
+        Ok(Self {
+            socket,
+            received: Vec::new(),
+            taken: 0,
+            out: Vec::new(),
+            sent: 0,
+            sleep: Duration::ZERO,
+        })
     }
 
     /// Bytes that wait to be sent.
@@ -81,16 +94,37 @@ impl Stream {
 
     /// Receives once, by way of `scratch`. Returns how many bytes, or nothing if there are none.
     pub(super) fn receive(&mut self, scratch: &mut [u8]) -> Result<Option<usize>, End> {
-        match self.socket.read(scratch) {
-            Ok(0) => Err(End::Closed),
-            Ok(length) => {
+        self.receive_with(scratch, RecvFlags::DONTWAIT)
+    }
+
+    /// Receives once, and sleeps until there is something, about `most` or up to half of it; for
+    /// sockets that may block. One system call where asking first would take two.
+    pub(super) fn receive_asleep(
+        &mut self,
+        scratch: &mut [u8],
+        most: Duration,
+    ) -> Result<Option<usize>, End> {
+        if self.sleep > most || self.sleep < most / 2 {
+            // Less than asked for, so that the next calls, with less time left, need no change.
+            let sleep = most * 3 / 4;
+            sockopt::set_socket_timeout(&self.socket, Timeout::Recv, Some(sleep))
+                .map_err(|errno| End::System(errno.into()))?;
+            self.sleep = sleep;
+        }
+        self.receive_with(scratch, RecvFlags::empty())
+    }
+
+    fn receive_with(&mut self, scratch: &mut [u8], flags: RecvFlags) -> Result<Option<usize>, End> {
+        match rustix::net::recv(&self.socket, &mut *scratch, flags) {
+            Ok((0, _)) => Err(End::Closed),
+            Ok((length, _)) => {
                 self.received.drain(..self.taken);
                 self.taken = 0;
                 self.received.extend_from_slice(&scratch[..length]);
                 Ok(Some(length))
             }
-            Err(error) if is_pause(&error) => Ok(None),
-            Err(error) => Err(End::System(error)),
+            Err(Errno::AGAIN | Errno::INTR) => Ok(None),
+            Err(errno) => Err(End::System(errno.into())),
         }
     }
 
@@ -126,25 +160,23 @@ impl Stream {
     pub(super) fn flush(&mut self) -> Result<bool, End> {
         // Each turn sends at least a byte, or ends.
         while self.sent < self.out.len() {
-            match self.socket.write(&self.out[self.sent..]) {
+            let flags = SendFlags::DONTWAIT | SendFlags::NOSIGNAL;
+            match rustix::net::send(&self.socket, &self.out[self.sent..], flags) {
                 Ok(0) => return Err(End::Closed),
                 Ok(length) => self.sent += length,
-                Err(error) if is_pause(&error) => {
+                Err(Errno::INTR) => {}
+                Err(Errno::AGAIN) => {
                     self.out.drain(..self.sent);
                     self.sent = 0;
                     return Ok(false);
                 }
-                Err(error) => return Err(End::System(error)),
+                Err(errno) => return Err(End::System(errno.into())),
             }
         }
         self.sent = 0;
         clear(&mut self.out);
         Ok(true)
     }
-}
-
-fn is_pause(error: &io::Error) -> bool {
-    matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted)
 }
 
 fn clear(buffer: &mut Vec<u8>) {
