@@ -1,6 +1,7 @@
-//! The unsafe part: a shared mapping seen as atomic words, and the half word of a futex.
+//! The unsafe part: a shared mapping seen as atomic words, the half word of a futex, and the
+//! priority of a thread.
 //!
-//! Everything here rests on two facts that `shm` checks before it calls: the file is as long as
+//! The mapping rests on two facts that `shm` checks before it calls: the file is as long as
 //! the mapping, and it is sealed against shrinking, so that no access can raise SIGBUS.
 
 use std::os::fd::BorrowedFd;

@@ -155,7 +155,8 @@ impl Requester {
         self.why_broken.as_ref()
     }
 
-    /// Sends what is submitted, then sleeps until a poll may bring something, at most `timeout`.
+    /// Sends what is submitted, then sleeps until a poll may bring something, at most `timeout`. It
+    /// may wake up earlier, and does not sleep on a broken connection.
     pub fn wait(&mut self, timeout: Duration) {
         self.flush();
         if self.window.has_done() {

@@ -14,6 +14,7 @@ use std::time::{Duration, Instant};
 
 use rustix::event::epoll::{self, Event, EventData, EventFlags};
 use rustix::io::Errno;
+use rustix::net::Shutdown;
 
 use super::error::{Refusal, ServeError};
 use super::limiter::Limiter;
@@ -121,13 +122,22 @@ impl Service {
                     LISTENER => self.accept(),
                     COMMANDS => {
                         if !self.obey() {
-                            return;
+                            return self.hang_up();
                         }
                     }
                     token => self.drive(token, event.flags),
                 }
             }
             self.meet_times();
+        }
+    }
+
+    /// Ends all connections, also where a process that is just being started holds a copy.
+    fn hang_up(&self) {
+        let peers = self.places().map(|place| place.peer.stream.socket.as_fd());
+        for socket in peers.chain([self.listener.as_fd()]) {
+            // The other end may be gone already.
+            let _ = rustix::net::shutdown(socket, Shutdown::Both);
         }
     }
 
