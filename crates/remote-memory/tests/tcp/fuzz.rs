@@ -69,7 +69,8 @@ fn session(random: &mut Random, owner: &Owner) -> Vec<u8> {
             0 => bytes[at] = random.next() as u8,
             1 => bytes[at] ^= 1 << random.below(8),
             2 => {
-                bytes.remove(at);
+                bytes.splice(at..at + 1, []).for_each(drop);
+                bytes.push(0);
             }
             3 => bytes.truncate(at + 1),
             _ => {
