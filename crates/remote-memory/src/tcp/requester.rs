@@ -172,7 +172,9 @@ impl Requester {
         let wants_space = link.wants_space();
         if link.is_up() && !wants_space && sleep >= COARSE_SLEEP_MIN {
             if self.woken_by.is_none() {
-                self.woken_by = Some(link.stream.receive_asleep(&mut self.scratch, sleep));
+                let woken_by = link.stream.receive_asleep(&mut self.scratch, sleep);
+                // Nothing so far says nothing about the moment of the poll.
+                self.woken_by = Some(woken_by).filter(|received| !matches!(received, Ok(None)));
             }
             return;
         }

@@ -23,7 +23,8 @@ use crate::mapped::Mapped;
 use crate::region::{Access, RemoteKey};
 
 /// Most peers that have greeted: 64 edges can have a slot in a record, and as many commands and
-/// agents may look at it meanwhile. Each costs a descriptor and some kilobytes.
+/// agents may look at it meanwhile. Each costs a descriptor and some kilobytes. It is checked when
+/// one comes, so those that greet just then may exceed it, by [`GREETING_PEERS_MAX`] at most.
 pub const PEERS_MAX: usize = 128;
 /// Most peers that have not greeted yet, or are about to go. They have places of their own, so
 /// that strangers cannot take those of known peers; beyond, connections are closed at once.
