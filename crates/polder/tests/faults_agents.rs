@@ -243,6 +243,32 @@ fn a_site_of_one_node_survives_the_death_of_its_server() {
     pool.finish();
 }
 
+/// A whole node is lost, as when its machine dies: agent and server at once, and nobody starts
+/// them again. It was all that its site had; a node of the other site takes its place before the
+/// requests that failed there are tried for the last time.
+#[test]
+fn the_only_node_of_a_site_is_replaced_when_it_is_lost() {
+    let pool = pool(3, &[("red", "nodes = 1"), ("blue", "nodes = 2")]);
+    let watch = pool.watch(&[0, 1]);
+    let red = Sends::gets(8, &pool.edges[..1], &Wave::still("red")).start();
+    let blue = Sends::gets(4, &pool.edges[1..], &Wave::still("blue")).start();
+    red.wait_served(100);
+    process::signal(pool.pid(), Signal::STOP);
+    let lost = [pool.agent(0).unwrap(), pool.server("n1", "red").unwrap()];
+    for pid in lost {
+        process::signal(pid, Signal::KILL);
+    }
+    red.wait_served(200);
+    blue.wait_served(50);
+    process::signal(pool.pid(), Signal::CONT);
+    eventually("the node is back", || pool.is_ready());
+    red.wait_served(100);
+    red.finish().assert_all_served("clients of the site that lost its node");
+    blue.finish().assert_all_served("clients of the site that gave one");
+    watch.finish();
+    pool.finish();
+}
+
 /// Servers that run only on nodes of their site: a node serves its new site when the server is
 /// up, and its old server ends when its requests have.
 #[test]
