@@ -97,7 +97,7 @@ impl Watcher<'_> {
         let view = self.view(stage);
         if stage.draws() {
             stage.draw(&picture(&view));
-        } else if self.said_at.is_none_or(|at| at.elapsed() >= SAY_EVERY) {
+        } else if burst.is_some() && self.said_at.is_none_or(|at| at.elapsed() >= SAY_EVERY) {
             self.say(stage, &view);
         }
         Ok(())
