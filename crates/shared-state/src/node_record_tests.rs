@@ -182,7 +182,7 @@ proptest! {
         let assign = record.assign().unwrap_or(Assign::FREE);
         let _ = (record.ready(), record.server(site(number)), record.takes(site(number), assign));
         let _ = (record.status(), record.beat_period(), record.is_warm(site(number)));
-        let live = crate::slot::LiveEdges(u64::MAX);
+        let live = LiveEdges(u64::MAX);
         let _ = crate::slot::node_load(&record, live);
         let _ = crate::slot::server_load(&record, Some(site(number)), live);
         let _ = crate::slot::is_drained(&record, assign, live);
