@@ -404,3 +404,31 @@ proptest! {
         prop_assert!(ended <= world.asked && ended + gone >= world.asked);
     }
 }
+
+/// A server that had crashed was left alone for ten seconds, although its agent had started it
+/// again at once, and so was the node's server of another site.
+#[test]
+fn a_new_process_or_site_is_not_blamed_for_the_last_one() {
+    let records = [record(0, 1), record(1, 1)];
+    let mut core = core(0, &records, 10);
+    let restart = |restarts| {
+        let server = Server { restarts, ..records[0].server(site(1)) };
+        records[0].set_server(site(1), server);
+    };
+    let eject = |core: &mut Core<Somebody>, number| {
+        let address = SocketAddr::from((Ipv4Addr::LOCALHOST, number));
+        let grant = Grant { node: node(0), site: site(number), version: 1, address, life: 1 };
+        while !core.report(&grant, Verdict::ConnectFailed, NOW) {}
+        look(core, &records, &[]);
+        assert!(core.is_ejected(node(0), NOW));
+    };
+    eject(&mut core, 1);
+    restart(1);
+    look(&mut core, &records, &[]);
+    assert!(!core.is_ejected(node(0), NOW), "another process");
+    eject(&mut core, 1);
+    records[0].assign_word().store(assign(2, 2).pack(), Ordering::SeqCst);
+    look(&mut core, &records, &[]);
+    assert!(!core.is_ejected(node(0), NOW), "another site's server");
+    assert!(!core.is_ejected(node(7), NOW), "nobody knows that node");
+}
