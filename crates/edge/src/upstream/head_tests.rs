@@ -163,7 +163,9 @@ proptest! {
                 step => break step,
             }
         };
-        prop_assert_eq!(told(&whole), told(&pieced));
+        if whole.is_ok() || !matches!(pieced, Ok(Step::More)) {
+            prop_assert_eq!(told(&whole), told(&pieced));
+        }
         if whole.is_ok() {
             buffer.extend_from_slice(rest);
             prop_assert_eq!(buffer, whole_buffer);

@@ -60,6 +60,8 @@ pub(crate) struct Own {
     interims: usize,
     has_read: bool,
     keep_alive: bool,
+    /// The response is about to be given up.
+    breaks: bool,
 }
 
 impl Own {
@@ -148,6 +150,14 @@ impl Own {
         }
     }
 
+    /// Ends a response that broke off, but not before what came of it could be flushed: hyper
+    /// flushes when the body has nothing more for the moment, and never after a fault.
+    fn poll_break(&mut self, cx: &Context<'_>) -> Poll<Option<Result<Bytes, BodyFault>>> {
+        self.breaks = true;
+        cx.waker().wake_by_ref();
+        Poll::Pending
+    }
+
     /// Looks after what is still to be sent while the response comes.
     fn poll_rest(&mut self, cx: &mut Context<'_>) -> Result<(), BodyFault> {
         if let Some(pump) = &self.pump {
@@ -180,6 +190,7 @@ impl Connection for Own {
             interims: 0,
             has_read: false,
             keep_alive: true,
+            breaks: false,
         })
     }
 
@@ -215,6 +226,9 @@ impl Connection for Own {
     }
 
     fn poll_data(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Bytes, BodyFault>>> {
+        if self.breaks {
+            return Poll::Ready(Some(Err(BodyFault)));
+        }
         if self.pump.is_some() {
             self.poll_rest(cx)?;
         }
@@ -233,11 +247,11 @@ impl Connection for Own {
                     return Poll::Ready(None);
                 }
                 Ok(Piece::More) => {}
-                Err(_) => return Poll::Ready(Some(Err(BodyFault))),
+                Err(_) => return self.poll_break(cx),
             }
             match self.poll_read(cx) {
                 Poll::Ready(Ok(0)) if self.decoder.finish() => return Poll::Ready(None),
-                Poll::Ready(Ok(0) | Err(_)) => return Poll::Ready(Some(Err(BodyFault))),
+                Poll::Ready(Ok(0) | Err(_)) => return self.poll_break(cx),
                 Poll::Ready(Ok(_)) => {}
                 Poll::Pending => {
                     self.poll_rest(cx)?;
