@@ -5,7 +5,8 @@
 //! time is the scheduler's own count for the edge's thread, user and kernel together. The edge
 //! runs twice, with its own client towards servers and with hyper's; they take turns with nginx
 //! and HAProxy where these are installed (one process, connections kept, no access log), in an
-//! order that rotates. The medians of the rounds' ratios to nginx are printed.
+//! order that rotates. The medians of the rounds' ratios to nginx are printed. Whoever is measured
+//! has core 0, clients and origin have core 1.
 //!
 //! ```sh
 //! cargo run --release -p edge --example cpu_per_request [ROUNDS]
@@ -133,6 +134,16 @@ fn start_edge(upstream: Upstream, origin: SocketAddr) -> Result<(Edge, PathBuf),
     let edge = Edge::start(Options { sites, upstream, ..Options::default() }, &One(origin))?;
     let task = edge_tasks()?.into_iter().find(|task| !before.contains(task));
     Ok((edge, task.ok_or("the edge has no thread")?))
+}
+
+/// Keeps a thread, or all threads that a process will start, on one core.
+fn pin(task: &Path, core: &str) -> io::Result<()> {
+    let id = task.file_name().unwrap_or_default();
+    let told = Command::new("taskset").args(["-cp", core]).arg(id).stdout(Stdio::null()).status();
+    if !told.is_ok_and(|status| status.success()) {
+        return Err(io::Error::other("taskset (of util-linux) could not pin a thread"));
+    }
+    Ok(())
 }
 
 fn runtime() -> io::Result<tokio::runtime::Runtime> {
@@ -266,6 +277,7 @@ fn report(entries: &[Entry]) {
 
 fn main() -> Result<(), Box<dyn Error>> {
     let rounds = std::env::args().nth(1).map_or(Ok(ROUNDS), |word| word.parse())?;
+    pin(Path::new(&std::process::id().to_string()), "1")?;
     let listener = std::net::TcpListener::bind(("127.0.0.1", 0))?;
     listener.set_nonblocking(true)?;
     let server = listener.local_addr()?;
@@ -289,6 +301,9 @@ fn main() -> Result<(), Box<dyn Error>> {
             }
             Err(error) => println!("{name} skipped: {error}"),
         }
+    }
+    for entry in &entries {
+        pin(&entry.task, "0")?;
     }
     for number in 0..rounds {
         let count = entries.len();
