@@ -10,7 +10,7 @@ const ALLOWED: &[(&str, &str)] = &[
     ("crates/load/src/sys.rs", "lets tokio watch a kernel timer"),
     (
         "crates/remote-memory/src/sys.rs",
-        "maps shared memory, sees it as atomic words, and waits on half a word",
+        "maps shared memory, sees it as atomic words, waits on half a word, raises a priority",
     ),
 ];
 

@@ -21,12 +21,11 @@ use crate::snapshot::Snapshot;
 use crate::state_file::{AgentState, ProcessState, StateError};
 use remote_memory::Mapped;
 use remote_memory::shm::{self, OwnedRegion, RegionServer, ShmError};
-use shared_state::words::Assign;
+use shared_state::words::{Assign, Epoch};
 use shared_state::{LayoutError, NODE_REGION_BYTES, NodeHeader, NodeRecord};
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::Path;
-use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
@@ -104,9 +103,8 @@ impl Agent {
             Shell::new(&options, record.clone(), Arc::clone(&inbox), Arc::clone(&snapshot))?;
         take_over(&mut shell, &options, old);
         settle(&mut shell);
-        if let Some(assign) = adopt.and_then(|file| carry_over(file, &options)) {
-            // Nobody else knows the region yet: this is the owner's write before publishing.
-            record.assign_word().store(assign.pack(), Ordering::SeqCst);
+        if let Some(file) = adopt {
+            carry_over(file, &options, &record);
         }
         shell.set_published();
         let published = shell
@@ -202,28 +200,17 @@ fn settle(shell: &mut Shell) {
     }
 }
 
-/// Gives up the old region and says what the new one starts with: the same site under the next
-/// version, counted by nobody until an edge renews its stamp.
-fn carry_over(file: OwnedFd, options: &Options) -> Option<Assign> {
+/// Gives up the old region; the new one, which nobody knows yet, starts with the same site under
+/// the next version, counted by nobody until an edge renews its stamp.
+fn carry_over(file: OwnedFd, options: &Options, record: &NodeRecord) {
     let node = &options.name;
-    let region = match OwnedRegion::adopt(file) {
-        Ok(region) => region,
-        Err(error) => {
-            tracing::warn!(node, %error, "the last agent's region is not adopted");
-            return None;
-        }
-    };
-    match NodeRecord::retire(&region) {
-        Ok(Some(last)) => {
-            let known = |site| options.servers.iter().any(|spec| spec.site == site);
-            let site = last.site.filter(|site| known(*site));
-            Some(last.moved(site, shared_state::words::Epoch::ZERO))
-        }
-        Ok(None) => None,
-        Err(error) => {
-            tracing::warn!(node, %error, "the last agent's region is not adopted");
-            None
-        }
+    let known = |site| options.servers.iter().any(|spec| spec.site == site);
+    let next = |last: Assign| last.moved(last.site.filter(|site| known(*site)), Epoch::ZERO);
+    let taken = OwnedRegion::adopt(file)
+        .map_err(|error| error.to_string())
+        .and_then(|region| record.succeed(&region, next).map_err(|error| error.to_string()));
+    if let Err(error) = taken {
+        tracing::warn!(node, error, "the last agent's region is not adopted");
     }
 }
 

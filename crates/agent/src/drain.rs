@@ -66,7 +66,7 @@ mod tests {
         let lease = Lease { incarnation: 7, beat: 0 };
         let mut slot = NodeSlot::take(record.clone(), edge, 0, lease).unwrap();
         for _ in 0..2 {
-            assert_eq!(slot.enter(first, 4, LiveEdges::default()), Enter::Entered);
+            assert_eq!(slot.enter(first, 4), Enter::Entered);
         }
         record.assign_word().store(second.pack(), Ordering::SeqCst);
         let mut slots = Slots::new(ms(50));
@@ -76,7 +76,7 @@ mod tests {
         assert!(!slots.are_drained(&record, second, ms(1_040)));
         slot.leave(site, 1);
         assert!(slots.are_drained(&record, second, ms(1_041)), "all have ended");
-        assert_eq!(slot.enter(second, 4, LiveEdges::default()), Enter::Entered);
+        assert_eq!(slot.enter(second, 4), Enter::Entered);
         let third = second.moved(None, Epoch::ZERO);
         record.assign_word().store(third.pack(), Ordering::SeqCst);
         assert!(!slots.are_drained(&record, third, ms(1_050)));

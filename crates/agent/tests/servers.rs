@@ -6,7 +6,7 @@ mod support;
 
 use agent::{Check, ServerKind, Start, StartError};
 use rustix::process::Signal;
-use shared_state::slot::{Enter, LiveEdges, NodeSlot};
+use shared_state::slot::{Enter, NodeSlot};
 use shared_state::words::{Lease, Phase};
 use std::time::Duration;
 use support::{
@@ -129,7 +129,7 @@ fn a_server_on_assignment_starts_with_its_site_and_stops_when_drained() {
     let edge = pool_model::EdgeId::new(5).unwrap();
     let lease = Lease { incarnation: 9, beat: 1 };
     let mut slot = NodeSlot::take(record.clone(), edge, 0, lease).unwrap();
-    assert_eq!(slot.enter(first, 8, LiveEdges::default()), Enter::Entered);
+    assert_eq!(slot.enter(first, 8), Enter::Entered);
     let second = assign(&record, Some(1));
     eventually("ready for the next version", || {
         slot.beat();

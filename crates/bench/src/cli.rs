@@ -31,6 +31,17 @@ pub(crate) enum Command {
     Churn(FigureArguments),
     /// All of them, one after the other
     All(FigureArguments),
+    /// Whether a pool starts, serves, moves and stops here: what the tests ask
+    #[command(hide = true)]
+    Smoke(SmokeArguments),
+}
+
+/// Arguments of `smoke`.
+#[derive(Clone, Copy, Debug, Args)]
+pub(crate) struct SmokeArguments {
+    /// How long load runs
+    #[arg(long, default_value_t = 1)]
+    pub(crate) seconds: u32,
 }
 
 /// Arguments of every figure.

@@ -1,9 +1,9 @@
 //! The figures of the papers, each one command, peers side by side in the same run.
 //!
 //! ```text
-//! cargo run --release -p bench -- burst          # throughput of bursts: rigid, reconf, over-provisioned
-//! cargo run --release -p bench -- sensitivity    # the same over look and hold
-//! cargo run --release -p bench -- churn          # moves as fast as they go, and none when idle
+//! cargo run --release -p bench -- burst        # bursts: rigid, reconf, over-provisioned
+//! cargo run --release -p bench -- sensitivity  # the same over look and hold
+//! cargo run --release -p bench -- churn        # moves as fast as they go, and none when idle
 //! ```
 //!
 //! Each command: settings -> rigs ([`polder::rig`]) -> load -> measures -> table, JSON, SVG. The
@@ -17,6 +17,7 @@ mod machine;
 mod output;
 mod progress;
 mod sensitivity;
+mod smoke;
 mod waits;
 
 use clap::Parser;
@@ -52,6 +53,7 @@ fn run(command: &Command) -> anyhow::Result<()> {
             sensitivity::run(&output("sensitivity", arguments)?, &cancel)?;
             churn::run(&output("churn", arguments)?, &cancel)
         }
+        Command::Smoke(arguments) => smoke::run(*arguments, &cancel),
     }
 }
 

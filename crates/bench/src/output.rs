@@ -43,8 +43,12 @@ impl Output {
         let head = format!("{}\n{}\n", setting.line(), setting.command);
         println!("{head}\n{text}");
         if let Some(folder) = &self.folder {
-            let all = json!({ "setting": setting, "summary": summary, "figure": raw });
-            let json = serde_json::to_string_pretty(&all)? + "\n";
+            // For people first; the raw data, which nobody reads line by line, in one.
+            let json = format!(
+                "{{\n\"setting\": {},\n\"summary\": {},\n\"figure\": {raw}\n}}\n",
+                serde_json::to_string_pretty(setting)?,
+                serde_json::to_string_pretty(summary)?,
+            );
             self.write("json", &json)?;
             let table = format!("# {}\n\n```text\n{head}\n{}\n```\n", self.figure, text.trim_end());
             self.write("md", &table)?;

@@ -73,6 +73,8 @@ pub fn reserve(address: SocketAddr) -> Result<Reservation, StartError> {
     let take = || {
         let socket = bind(address, false)?;
         socket.set_reuse_port(true)?;
+        // Two sockets that both allow reuse, and do not listen, would share it without a word.
+        socket.set_reuse_address(false)?;
         Ok(Reservation { _socket: socket })
     };
     take().map_err(|source| StartError::Listen { address, source })
@@ -121,6 +123,7 @@ mod tests {
         assert!(reserve(free).is_err() && listen(&[free], 1, false).is_err());
         drop((first, second));
         assert!(reserve(free).is_err(), "it stays reserved while no edge listens");
+        assert!(listen(&[free], 1, true).is_ok());
         drop(reservation);
         assert!(reserve(free).is_ok());
     }

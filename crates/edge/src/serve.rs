@@ -4,7 +4,7 @@ use crate::answer::{Reason, Source};
 use crate::attempt::{Outgoing, attempt};
 use crate::core::Core;
 use crate::download::{Download, Flight, Meter};
-use crate::face::{Dispatcher, Permit, Verdict};
+use crate::face::{Dispatcher, Permit, Refusal, Verdict};
 use crate::head::{Framing, Head};
 use crate::hosts::{SiteSlot, host_of};
 use crate::options::SiteOptions;
@@ -13,6 +13,7 @@ use crate::upstream::Lease;
 use crate::wire::Client;
 use http::{HeaderValue, Request, Response, header, response};
 use hyper::body::Incoming;
+use pool_model::{NodeId, SiteId};
 use std::convert::Infallible;
 use std::future::poll_fn;
 use std::rc::Rc;
@@ -21,6 +22,10 @@ use std::time::Duration;
 /// How long a refused request's small body may still take to arrive before the connection is
 /// closed instead.
 const DRAIN_TIME: Duration = Duration::from_millis(500);
+
+/// How long a request waits before it goes to a node that failed it once; twice as long after two
+/// failures. A busy machine's agent needs some ten milliseconds to say that its server is gone.
+const SAME_NODE_PAUSE: Duration = Duration::from_millis(50);
 
 /// Answers one request. It never fails: what goes wrong becomes an answer.
 pub(crate) async fn serve<D: Dispatcher>(
@@ -114,7 +119,7 @@ async fn forward<D: Dispatcher>(
     let counts = core.metrics.site(Some(slot));
     let mut failed = Vec::new();
     loop {
-        let permit = core.dispatcher.acquire(site, &failed).await.map_err(Reason::from)?;
+        let permit = acquire(&core.dispatcher, site, &failed).await.map_err(Reason::from)?;
         let failure = match at_server(meter, &permit, outgoing).await {
             Ok((parts, lease)) => {
                 let upload = outgoing.upload.clone();
@@ -134,6 +139,24 @@ async fn forward<D: Dispatcher>(
         counts.retries.add(1);
         failed.push(permit.node());
     }
+}
+
+/// A server that has not failed this request. Where no other is left, the one that has gets time:
+/// its agent sees within a few milliseconds that it died; then the request waits for its successor
+/// in the queue.
+async fn acquire<D: Dispatcher>(
+    dispatcher: &D,
+    site: SiteId,
+    failed: &[NodeId],
+) -> Result<D::Permit, Refusal> {
+    let permit = dispatcher.acquire(site, failed).await?;
+    let failures = failed.iter().filter(|&&node| node == permit.node()).count();
+    let Some(pause) = u32::try_from(failures).ok().filter(|&failures| failures > 0) else {
+        return Ok(permit);
+    };
+    drop(permit);
+    tokio::time::sleep(SAME_NODE_PAUSE * pause).await;
+    dispatcher.acquire(site, failed).await
 }
 
 /// One server: over a kept connection, and should that one turn out to be closed, over a new one.

@@ -17,6 +17,7 @@
 
 mod attach;
 mod commands;
+mod faults;
 mod host;
 mod memory;
 mod pace;

@@ -1,6 +1,7 @@
 //! The command line: what may be written, and what `--help` says.
 
 use crate::commands::{LoadArguments, StubArguments};
+use crate::demo::DemoArguments;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use std::path::PathBuf;
 
@@ -18,6 +19,8 @@ pub mod exit {
     pub const NO_POOL: u8 = 4;
     /// The pool answered, and refused.
     pub const REFUSED: u8 = 5;
+    /// Somebody stopped it (what a shell reports for SIGINT).
+    pub const INTERRUPTED: u8 = 130;
 }
 
 const ABOUT: &str = "\
@@ -46,6 +49,7 @@ Change a running pool:
   resume     Move nodes again
 
 Try things out:
+  demo       See nodes move between sites, and what that is worth, in about a minute
   load       Send requests and count each one
   stub       Stand in for servers, with an exact capacity
 
@@ -54,6 +58,7 @@ Options:
 
 const AFTER_HELP: &str = "\
 Examples:
+  polder demo                        what is this all about?
   polder check polder.toml           what is wrong with my settings?
   polder up polder.toml              run the pool
   polder status --watch              who serves what, live
@@ -64,7 +69,8 @@ Examples:
 `polder COMMAND --help` tells more of a command.
 
 Exit codes: 0 done, 1 failed, 2 wrong command line, 3 wrong settings, 4 no running pool found,
-5 refused by the pool. The environment: POLDER_LOG (as --log-level), NO_COLOR, XDG_RUNTIME_DIR.";
+5 refused by the pool, 130 interrupted by Ctrl-C. The environment: POLDER_LOG (as --log-level),
+NO_COLOR, XDG_RUNTIME_DIR.";
 
 /// The whole command line.
 #[derive(Debug, Parser)]
@@ -114,6 +120,8 @@ pub enum Command {
     Pause(PoolArguments),
     /// Move nodes again.
     Resume(PoolArguments),
+    /// See nodes move between sites, and what that is worth, in about a minute.
+    Demo(DemoArguments),
     /// Send requests and count each one.
     Load(LoadArguments),
     /// Stand in for servers, with an exact capacity.

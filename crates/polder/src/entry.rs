@@ -99,6 +99,7 @@ pub fn run(arguments: &[OsString]) -> ExitCode {
             print(&text);
             ExitCode::from(exit::SETTINGS)
         }
+        Err(CommandError::Interrupted) => ExitCode::from(exit::INTERRUPTED),
         Err(error) => {
             complain(&error, style);
             ExitCode::from(error.exit_code())

@@ -7,11 +7,13 @@
 //! - [`status`]: what a pool tells of itself, as tables and JSON; [`metrics`]: the same for
 //!   Prometheus.
 //! - [`rig`]: a pool with stand-in servers, for the demo and the figures.
+//! - [`demo`]: what Polder does, shown in a minute.
 //! - [`terminal`], [`logging`]: what goes to standard output and standard error.
 
 pub mod cli;
 pub mod commands;
 pub mod control;
+pub mod demo;
 pub mod entry;
 pub mod logging;
 pub mod metrics;

@@ -8,8 +8,9 @@
 //! - [`Mapped`]: the region is in this process's address space. Inline, synchronous, costs a
 //!   load. Its transport is [`shm`]; [`Wake`] adds sleeping until a word changes.
 //! - [`Remote`]: the region is elsewhere. Batches, deadlines, and [`Capabilities`] as data. Its
-//!   transports are [`faulty`], which goes wrong on purpose in virtual time, and [`Inline`],
-//!   which brings mapped regions under this face. Those over TCP and verbs come later.
+//!   transports are [`tcp`], a small service in the owner, [`faulty`], which goes wrong on purpose
+//!   in virtual time, and [`Inline`], which brings mapped regions under this face. The one over
+//!   verbs comes later.
 //!
 //! `tests/conformance` is one suite that every transport passes.
 //!
@@ -27,6 +28,7 @@ mod mapped;
 mod region;
 mod remote;
 pub mod shm;
+pub mod tcp;
 mod time;
 mod wake;
 
@@ -34,8 +36,8 @@ pub use batch::OPEN_REGIONS_MAX;
 pub use inline::Inline;
 pub use mapped::{AccessError, Mapped, check_access};
 pub use region::{
-    AtomicPath, Incarnation, LABEL_BYTES_MAX, MAX_REGION_BYTES, RegionDescriptor, RemoteKey,
-    WORD_BYTES, label_is_valid, length_is_valid,
+    Access, AtomicPath, Incarnation, LABEL_BYTES_MAX, MAX_REGION_BYTES, RegionDescriptor,
+    RemoteKey, WORD_BYTES, label_is_valid, length_is_valid,
 };
 pub use remote::{
     Atomics, Capabilities, Completion, ConnectionState, Op, OpError, OpResult, OpenError, Remote,

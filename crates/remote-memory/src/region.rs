@@ -74,6 +74,15 @@ pub enum AtomicPath {
     Adapter(u64),
 }
 
+/// What an owner grants on a region.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Access {
+    /// All operations.
+    ReadWrite,
+    /// Reads only.
+    ReadOnly,
+}
+
 /// All that a peer must know to open a region.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RegionDescriptor {

@@ -126,6 +126,9 @@ pub enum OpError {
     /// An earlier operation failed, in this batch or on this connection. It may have landed.
     #[error("given up after an earlier failure on the connection; it may have landed")]
     Flushed,
+    /// The connection broke, or the deadline passed, before it was sent. It did not take effect.
+    #[error("the operation was never sent")]
+    NotSent,
     /// The connection broke. It may have landed.
     #[error("the connection broke; the operation may have landed")]
     Disconnected,

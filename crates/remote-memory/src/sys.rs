@@ -1,6 +1,7 @@
-//! The unsafe part: a shared mapping seen as atomic words, and the half word of a futex.
+//! The unsafe part: a shared mapping seen as atomic words, the half word of a futex, and the
+//! priority of a thread.
 //!
-//! Everything here rests on two facts that `shm` checks before it calls: the file is as long as
+//! The mapping rests on two facts that `shm` checks before it calls: the file is as long as
 //! the mapping, and it is sealed against shrinking, so that no access can raise SIGBUS.
 
 use std::os::fd::BorrowedFd;
@@ -72,4 +73,35 @@ pub(crate) fn low_half(word: &AtomicU64) -> &AtomicU32 {
     // SAFETY: on a little-endian host (checked above) the low half lies at the word's address,
     // aligned and inside it, for as long as the word is borrowed.
     unsafe { &*half }
+}
+
+/// `SCHED_FIFO` of `sched.h`.
+const SCHED_FIFO: std::ffi::c_int = 1;
+
+/// `struct sched_param` of `sched.h`, as far as the C libraries read it for `SCHED_FIFO`; musl's
+/// has fields behind it that it does not pass on, so there is room for them.
+#[repr(C)]
+struct SchedulingParameters {
+    priority: std::ffi::c_int,
+    unused: [u64; 8],
+}
+
+// Of the C library, which std links anyway.
+unsafe extern "C" {
+    /// The calling thread.
+    safe fn pthread_self() -> usize;
+    fn pthread_setschedparam(
+        thread: usize,
+        policy: std::ffi::c_int,
+        parameters: *const SchedulingParameters,
+    ) -> std::ffi::c_int;
+}
+
+/// Lets the calling thread run before all ordinary threads, at the lowest real-time priority.
+pub(crate) fn run_first() -> io::Result<()> {
+    let parameters = SchedulingParameters { priority: 1, unused: [0; 8] };
+    // SAFETY: the thread is the caller, which is alive, and the parameters outlive the call,
+    // which only reads them.
+    let error = unsafe { pthread_setschedparam(pthread_self(), SCHED_FIFO, &raw const parameters) };
+    if error == 0 { Ok(()) } else { Err(io::Errno::from_raw_os_error(error)) }
 }

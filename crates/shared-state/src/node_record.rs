@@ -2,6 +2,7 @@
 
 use crate::header::{self, LayoutError, in_range};
 use crate::seqlock::{self, Unstable};
+use crate::slot::LiveEdges;
 use crate::words::{Assign, Lease, Phase, Server};
 use crate::{EDGES_MAX, LINE_WORDS, SITES_MAX};
 use pool_model::{EdgeId, NodeId, SiteId};
@@ -18,6 +19,7 @@ const KIND: &str = "node record";
 const NODE: usize = 4;
 const MAX_IN_FLIGHT: usize = 5;
 const ASSIGN: usize = LINE_WORDS;
+const HEIR: usize = ASSIGN + 1;
 const BEAT: usize = 2 * LINE_WORDS;
 const BEAT_PERIOD_US: usize = BEAT + 1;
 const READY: usize = BEAT + 2;
@@ -25,6 +27,7 @@ const STATUS: usize = 3 * LINE_WORDS;
 const WAKE: usize = 4 * LINE_WORDS;
 const WARM: usize = 5 * LINE_WORDS;
 const WARM_WORDS: usize = (SITES_MAX + 1) / 64;
+const EDGES: usize = 7 * LINE_WORDS;
 const SLOTS: usize = 8 * LINE_WORDS;
 const SERVERS: usize = SLOTS + EDGES_MAX * LINE_WORDS;
 const WORDS: usize = SERVERS + SITES_MAX + 1;
@@ -35,6 +38,9 @@ pub const NODE_REGION_BYTES: u64 = (WORDS as u64 * 8).div_ceil(PAGE_BYTES) * PAG
 
 /// Requests that a node may take at once, at the most: what fits the 24 bits of a slot.
 const MAX_IN_FLIGHT_LIMIT: u64 = (1 << 24) - 1;
+
+/// A region without a successor. The word of one is never zero: its version is at least one.
+const NO_HEIR: u64 = 0;
 
 /// What the agent writes once, before the region is published.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -149,6 +155,40 @@ impl NodeRecord {
         header::check_kind(region, MAGIC, KIND, WORDS)?;
         let last = region.words()[ASSIGN].swap(Assign::TOMBSTONE, Ordering::SeqCst);
         Ok(Assign::unpack(last))
+    }
+
+    /// Takes the node over from the region of a dead agent: this record, which nobody knows yet,
+    /// gets the first assignment that `next` makes of the old one's last; then the old one becomes
+    /// a tombstone. Returns the first assignment; none if the old region was given up for good.
+    ///
+    /// A successor may die at any instruction, before anybody could hold its region. So the old
+    /// region also keeps what its successor began with, and the next one goes on from there.
+    pub fn succeed(
+        &self,
+        old: &dyn Mapped,
+        next: impl Fn(Assign) -> Assign,
+    ) -> Result<Option<Assign>, LayoutError> {
+        header::check_kind(old, MAGIC, KIND, WORDS)?;
+        let order = (Ordering::SeqCst, Ordering::SeqCst);
+        let (assign, heir) = (&old.words()[ASSIGN], &old.words()[HEIR]);
+        // Each turn but the last is an edge's move of the node, of which a look makes one.
+        loop {
+            let word = assign.load(Ordering::SeqCst);
+            let last = match Assign::unpack(word) {
+                Some(last) => last,
+                None => match heir.load(Ordering::SeqCst) {
+                    NO_HEIR => return Ok(None),
+                    heir => Assign::unpack(heir).unwrap_or(Assign::FREE),
+                },
+            };
+            let first = next(last);
+            self.assign_word().store(first.pack(), Ordering::SeqCst);
+            heir.store(first.pack(), Ordering::SeqCst);
+            let swapped = assign.compare_exchange(word, Assign::TOMBSTONE, order.0, order.1);
+            if swapped.is_ok() {
+                return Ok(Some(first));
+            }
+        }
     }
 
     /// What the agent wrote before publishing.
@@ -306,6 +346,24 @@ impl NodeRecord {
     pub fn slot(&self, edge: EdgeId) -> &[AtomicU64] {
         let start = SLOTS + edge.index() * LINE_WORDS;
         &self.region.words()[start..start + LINE_WORDS]
+    }
+
+    /// The edges whose slots count: an edge enters itself before it sends its first request, and
+    /// whoever sees its lease expired strikes it out. A live edge that was struck out by mistake
+    /// enters itself again at its next look.
+    #[must_use]
+    pub fn edges(&self) -> LiveEdges {
+        LiveEdges(self.word(EDGES).load(Ordering::SeqCst))
+    }
+
+    /// Enters an edge, or strikes it out.
+    pub fn set_edge(&self, edge: EdgeId, counts: bool) {
+        let bit = LiveEdges::default().with(edge).0;
+        if counts {
+            self.word(EDGES).fetch_or(bit, Ordering::SeqCst);
+        } else {
+            self.word(EDGES).fetch_and(!bit, Ordering::SeqCst);
+        }
     }
 
     /// One edge's lease on its slot.

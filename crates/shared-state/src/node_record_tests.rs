@@ -75,8 +75,48 @@ fn a_retired_region_has_no_assignment_and_only_a_record_is_retired() {
     assert_eq!((adopted.header(), adopted.assign()), (record.header(), Some(last)));
     assert_eq!(NodeRecord::retire(&**record.region()), Ok(Some(last)));
     assert_eq!(record.assign(), None);
+    let next = |last: Assign| last.moved(last.site, Epoch::ZERO);
+    let heir = self::record();
+    assert_eq!(heir.succeed(&**record.region(), next), Ok(None), "given up for good");
+    assert_eq!(heir.assign(), Some(Assign::FREE));
     assert_eq!(NodeRecord::retire(&**record.region()), Ok(None));
     assert!(matches!(NodeRecord::retire(&*region()), Err(LayoutError::WrongMagic { .. })));
+}
+
+/// An agent that was killed right after it had taken over left a tombstone and a region that
+/// nobody held: the next agent began with the settings' assignment, as if nothing had moved.
+#[test]
+fn an_assignment_survives_successors_that_die_before_anybody_holds_them() {
+    let old = record();
+    let last = Assign { site: Some(site(3)), stamp: Epoch::new(1, 2), version: 5 };
+    old.assign_word().store(last.pack(), Ordering::SeqCst);
+    let next = |last: Assign| last.moved(last.site, Epoch::ZERO);
+    for version in 6..9 {
+        let successor = record();
+        let first = Assign { site: Some(site(3)), stamp: Epoch::ZERO, version };
+        assert_eq!(successor.succeed(&**old.region(), next), Ok(Some(first)));
+        assert_eq!(successor.assign(), Some(first));
+        assert_eq!(old.assign_word().load(Ordering::SeqCst), Assign::TOMBSTONE);
+    }
+    let noise = Arc::new(OwnedRegion::create("noise", NODE_REGION_BYTES).unwrap());
+    assert!(record().succeed(&*noise, next).is_err());
+}
+
+#[test]
+fn a_successor_loses_no_move_that_happens_meanwhile() {
+    let old = record();
+    let successor = record();
+    let moved = Assign { site: Some(site(9)), stamp: Epoch::ZERO, version: 1 };
+    let first = successor.succeed(&**old.region(), |last| {
+        // An edge is faster: its swap succeeds between the reading and the tombstone.
+        let word = old.assign_word();
+        let order = (Ordering::SeqCst, Ordering::SeqCst);
+        let free = Assign::FREE.pack();
+        let _ = word.compare_exchange(free, moved.pack(), order.0, order.1);
+        last.moved(last.site, Epoch::ZERO)
+    });
+    assert_eq!(first, Ok(Some(moved.moved(moved.site, Epoch::ZERO))));
+    assert_eq!(successor.assign(), first.unwrap());
 }
 
 #[test]
@@ -142,7 +182,7 @@ proptest! {
         let assign = record.assign().unwrap_or(Assign::FREE);
         let _ = (record.ready(), record.server(site(number)), record.takes(site(number), assign));
         let _ = (record.status(), record.beat_period(), record.is_warm(site(number)));
-        let live = crate::slot::LiveEdges(u64::MAX);
+        let live = LiveEdges(u64::MAX);
         let _ = crate::slot::node_load(&record, live);
         let _ = crate::slot::server_load(&record, Some(site(number)), live);
         let _ = crate::slot::is_drained(&record, assign, live);

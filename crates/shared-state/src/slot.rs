@@ -7,10 +7,12 @@
 //! ```text
 //! enter(v):  current := (v, n + 1)                    own word, then a full fence
 //!            assign is no longer (site, v)?            undo: the node moved
-//!            sum of all live slots > max_in_flight?    undo: the node is full
+//!            sum of all edges' slots > max_in_flight?  undo: the node is full
 //! leave(v):  current -= 1, or the count of the earlier site that the request was sent to
 //! ```
 //!
+//! Which slots count stands in one word of the record (`NodeRecord::edges`): an edge enters itself
+//! when it takes its slot, before it sends anything, and is struck out once its lease has expired.
 //! Two edges that enter at once both see each other's count or the later one does: the limit is
 //! never passed; at the worst both undo and try again. Requests sent under an older version are
 //! kept apart by site in three words and an overflow word, because they are in flight at another
@@ -45,6 +47,12 @@ impl LiveEdges {
     #[must_use]
     pub const fn without(self, edge: EdgeId) -> Self {
         Self(self.0 & !(1 << edge.get()))
+    }
+
+    /// Whether this edge is one of them.
+    #[must_use]
+    pub const fn contains(self, edge: EdgeId) -> bool {
+        self.0 >> edge.get() & 1 == 1
     }
 
     /// The edges.
@@ -106,6 +114,7 @@ impl NodeSlot {
         for word in &record.slot(edge)[CURRENT..] {
             word.store(0, Ordering::SeqCst);
         }
+        record.set_edge(edge, true);
         let assign = record.assign();
         let mut slot = Self { record, edge, lease, site: None };
         slot.follow(assign.unwrap_or(Assign::FREE));
@@ -132,6 +141,10 @@ impl NodeSlot {
 
     /// Raises the lease. Called at each look.
     pub fn beat(&mut self) {
+        if !self.record.edges().contains(self.edge) {
+            // Somebody took this edge for dead: it was stopped, or starved, for too long.
+            self.record.set_edge(self.edge, true);
+        }
         self.lease = self.lease.beaten();
         self.record.lease_word(self.edge).store(self.lease.pack(), Ordering::Release);
     }
@@ -163,14 +176,14 @@ impl NodeSlot {
     }
 
     /// Counts one request of `assign`'s site in, if the node still has that assignment and room.
-    pub fn enter(&mut self, assign: Assign, max_in_flight: u32, live: LiveEdges) -> Enter {
+    pub fn enter(&mut self, assign: Assign, max_in_flight: u32) -> Enter {
         self.follow(assign);
         let current = self.current();
         self.set_current(Current { in_flight: current.in_flight + 1, ..current });
         fence(Ordering::SeqCst);
         let now = self.record.assign();
         let moved = now.is_none_or(|n| n.site != assign.site || n.version != assign.version);
-        let all = live.with(self.edge);
+        let all = self.record.edges().with(self.edge);
         if moved || server_load(&self.record, assign.site, all) > max_in_flight {
             self.set_current(current);
             return if moved { Enter::Moved(now) } else { Enter::Full };

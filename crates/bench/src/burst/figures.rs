@@ -13,7 +13,7 @@ use load::plot::{Axis, Figure, Panel, Reference, Series, Shape};
 const NODES_SHOWN_S: f64 = 7.0;
 /// The paper shows its shortest bursts, and those of 8K.
 const NODES_SIZES: [u64; 2] = [SHORT, 8_192];
-const PANEL_PX: f64 = 220.0;
+const PANEL_PX: f64 = 80.0;
 
 pub(super) fn draw(output: &Output, results: &Results) -> anyhow::Result<()> {
     for measured in &results.scenarios {
@@ -62,40 +62,48 @@ fn throughput(measured: &Measured) -> Figure {
     Figure::new(format!("Throughput of bursts, scenario {}", measured.scenario.title()), panel)
 }
 
-/// Figures 8 and 9 of the paper.
+/// Figures 8 and 9 of the paper: a panel for each scheme, the shortest bursts above.
 fn nodes(measured: &Measured) -> Figure {
+    let sizes = measured.sizes();
+    let shown = NODES_SIZES.map(|wanted| if sizes.contains(&wanted) { wanted } else { LONG });
+    let panels = shown.iter().flat_map(|&requests| nodes_of_size(measured, requests));
+    Figure {
+        title: format!("Nodes fully used, scenario {}", measured.scenario.title()),
+        subtitle: "busy for at least 95 % of a 10 ms window; one rotation".to_owned(),
+        panels: panels.collect(),
+    }
+}
+
+fn nodes_of_size(measured: &Measured, requests: u64) -> Vec<Panel> {
+    let window_s = WINDOW_NS as f64 / 1e9;
+    let used = Scheme::ALL.map(|scheme| {
+        let typical = measured.cell(scheme, requests).and_then(Cell::typical);
+        typical.map_or(&[][..], |rotation| rotation.used_nodes.as_slice())
+    });
+    let longest = used.iter().map(|used| used.len()).max().unwrap_or(0);
+    let until_s = (longest as f64 * window_s).min(NODES_SHOWN_S);
     let usable = f64::from(measured.scenario.usable);
-    let panel = |requests: u64| {
-        let used = |scheme: Scheme| {
-            let found = measured.cell(scheme, requests)?.rotations.last()?;
-            let window_s = WINDOW_NS as f64 / 1e9;
-            let point = |(place, &nodes): (usize, &usize)| (place as f64 * window_s, nodes as f64);
-            let points: Vec<(f64, f64)> = found
-                .used_nodes
-                .iter()
-                .enumerate()
-                .map(point)
-                .take_while(|point| point.0 < NODES_SHOWN_S)
-                .collect();
-            Some(Series::new(label(measured, scheme), points))
-        };
-        let series: Vec<Series> = Scheme::ALL.into_iter().filter_map(used).collect();
-        let x = Axis::new(format!("time (s), bursts of {}", size_name(requests)));
-        let y = Axis { from: Some(0.0), to: Some(usable + 1.0), ..Axis::new("fully used nodes") };
-        let mut panel = Panel::new(Shape::Steps, x, y, series);
+    let panel = |place: usize| {
+        let point = |(window, &nodes): (usize, &usize)| (window as f64 * window_s, nodes as f64);
+        let mut points: Vec<(f64, f64)> = used[place].iter().enumerate().map(point).collect();
+        // What has ended uses no nodes.
+        points.push((points.len() as f64 * window_s, 0.0));
+        points.retain(|point| point.0 < until_s);
+        // All names in each panel, so that a scheme has one colour in all of them.
+        let mut series =
+            Scheme::ALL.map(|scheme| Series::new(label(measured, scheme), Vec::new())).to_vec();
+        series[place].points = points;
+        let is_last = place + 1 == Scheme::ALL.len();
+        let time = format!("time (s), bursts of {}", size_name(requests));
+        let text = if is_last { time } else { String::new() };
+        let x = Axis { from: Some(0.0), to: Some(until_s), ..Axis::new(text) };
+        let y = Axis { from: Some(0.0), to: Some(usable + 1.0), ..Axis::new("nodes") };
+        let mut panel = Panel::new(Shape::StackedSteps, x, y, series);
         panel.height_px = PANEL_PX;
         panel.references.push(Reference { y: usable, label: "usable".to_owned() });
         panel
     };
-    let shown = NODES_SIZES.map(|wanted| {
-        let sizes = measured.sizes();
-        if sizes.contains(&wanted) { wanted } else { LONG }
-    });
-    Figure {
-        title: format!("Nodes fully used, scenario {}", measured.scenario.title()),
-        subtitle: "busy for at least 95 % of a 10 ms window; one rotation".to_owned(),
-        panels: shown.map(panel).into_iter().collect(),
-    }
+    (0..used.len()).filter(|&place| !used[place].is_empty()).map(panel).collect()
 }
 
 fn full_use(measured: &Measured) -> Figure {

@@ -92,8 +92,8 @@ pub(crate) struct Rotation {
     pub(crate) bursts: Vec<Burst>,
     /// Of the bursts that count: the share of the time in which all usable nodes were fully used.
     pub(crate) full_use_pct: Option<f64>,
-    /// Fully used nodes in each 10 ms window; only of one rotation of each cell.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
+    /// Fully used nodes in each 10 ms window.
+    #[serde(skip)]
     pub(crate) used_nodes: Vec<usize>,
     pub(crate) cost: Cost,
 }
@@ -142,6 +142,14 @@ impl Cell {
         }
         let bursts: Vec<f64> = self.kept().map(Burst::throughput).collect();
         Spread::of(&bursts)
+    }
+
+    /// The rotation whose throughput is the median, or next to it: the one to draw.
+    pub(crate) fn typical(&self) -> Option<&Rotation> {
+        let mut kept: Vec<(f64, &Rotation)> =
+            self.rotations.iter().filter_map(|r| Some((r.throughput()?, r))).collect();
+        kept.sort_by(|one, other| one.0.total_cmp(&other.0));
+        kept.get(kept.len() / 2).map(|(_, rotation)| *rotation)
     }
 
     /// Median over its rotations; percent.

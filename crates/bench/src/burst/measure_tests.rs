@@ -1,3 +1,5 @@
+//! Bursts, moves and rotations made up by hand, and what they must come to.
+
 use super::super::scenario::B;
 use super::*;
 use load::generate::Tally;
@@ -82,6 +84,7 @@ fn discarded_bursts_count_for_failures_only() {
     let cells = vec![cell(Scheme::Reconf, vec![first, kept.clone(), kept.clone(), kept])];
     let measured = Measured { scenario: B, cells };
     assert_eq!((measured.failed(), measured.moves(), measured.reconf_bursts()), (3, 0, 6));
+    assert!(measured.cells[0].typical().unwrap().bursts[0].kept);
     let spread = measured.cells[0].throughput().unwrap();
     assert!((spread.median - 200.0).abs() < 1e-6 && spread.count == 3, "{spread:?}");
 }

@@ -14,6 +14,8 @@ mod report;
 mod run;
 mod scenario;
 
+pub(crate) use scenario::{B, Scheme};
+
 use crate::output::Output;
 use load::generate::Cancel;
 

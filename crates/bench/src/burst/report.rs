@@ -23,7 +23,11 @@ const CEILINGS: [(&str, f64); 3] =
 
 /// `512`, `1K`, ... `16K`.
 pub(super) fn size_name(requests: u64) -> String {
-    if requests % 1_024 == 0 { format!("{}K", requests / 1_024) } else { requests.to_string() }
+    if requests.is_multiple_of(1_024) {
+        format!("{}K", requests / 1_024)
+    } else {
+        requests.to_string()
+    }
 }
 
 /// Everything for a reader.
@@ -32,7 +36,8 @@ pub(super) fn text(results: &Results) -> String {
     let (look, hold) = results.look_and_hold_ms;
     let node = RigNode::default();
     text.line(format!(
-        "All pools: look {look} ms, hold {hold} ms, one edge of one thread, 64 requests in flight.\n\
+        "All pools: look {look} ms, hold {hold} ms, one edge of one thread, 64 requests in \
+         flight,\nin turn on all cores.\n\
          Nodes: {} workers, {} ms, max_in_flight {}: {:.0} requests/s.",
         node.workers,
         node.service_time.as_millis(),
@@ -47,6 +52,7 @@ pub(super) fn text(results: &Results) -> String {
         text.table(&use_table(measured));
         text.line("Time to the k-th response of a burst, medians; ms");
         text.table(&penalty_table(measured));
+        text.line(behind_line(measured));
         text.line(moves_line(measured));
         let worst = measured.cells.iter().map(super::measure::Cell::wait_pct).fold(0.0, f64::max);
         if let Some(note) = waits::note(worst) {
@@ -147,6 +153,29 @@ fn penalty_table(measured: &Measured) -> comfy_table::Table {
     rows
 }
 
+/// What the next site pays for nodes that it has lent: responses that it lacks at first.
+fn behind_line(measured: &Measured) -> String {
+    let beginning = |scheme| measured.cell(scheme, SHORT).map(super::measure::Cell::beginning);
+    let (Some(rigid), Some(reconf)) = (beginning(Rigid), beginning(Reconf)) else {
+        return String::new();
+    };
+    match behind(&rigid, &reconf) {
+        None => "A burst of 512 under reconf is never behind rigid.".to_owned(),
+        Some((until_ms, most)) => format!(
+            "A burst of 512 under reconf is behind rigid until {until_ms} ms after its start, by \
+             at most {most:.0} responses."
+        ),
+    }
+}
+
+/// The last millisecond at which `mine` is below `base`, and by how much at most. Both hold counts
+/// after 1, 2, ... milliseconds.
+fn behind(base: &[f64], mine: &[f64]) -> Option<(usize, f64)> {
+    let lacks: Vec<f64> = base.iter().zip(mine).map(|(base, mine)| base - mine).collect();
+    let last = lacks.iter().rposition(|&lack| lack > 0.0)?;
+    Some((last + 1, lacks.iter().copied().fold(0.0, f64::max)))
+}
+
 fn moves_line(measured: &Measured) -> String {
     let show = |values: &[f64]| {
         let [median, p99, max] = quantiles(values).map(|value| shown(value, 2));
@@ -181,13 +210,14 @@ fn floors_line(summary: &Value) -> String {
     format!("Missed: {}", missed.join("; "))
 }
 
-/// The main numbers: ratios of scenario B; failures, moves and times of all scenarios.
+/// The main numbers: ratios of scenario B; failures and moves of all scenarios; percentiles of the
+/// scenario in which they are worst.
 pub(super) fn summary(results: &Results) -> Value {
     let b = results.scenarios.iter().find(|measured| measured.scenario == B);
     let ratio = |over, requests| number(b.and_then(|b| b.ratio(Reconf, over, requests)));
-    let all = |of: fn(&Measured) -> Vec<f64>| {
-        let values: Vec<f64> = results.scenarios.iter().flat_map(of).collect();
-        number(quantiles(&values)[1])
+    let worst_p99 = |of: fn(&Measured) -> Vec<f64>| {
+        let each = results.scenarios.iter().filter_map(|measured| quantiles(&of(measured))[1]);
+        number(each.reduce(f64::max))
     };
     let cells = results.scenarios.iter().flat_map(|measured| &measured.cells);
     let disturbed: usize = cells.clone().map(super::measure::Cell::disturbed).sum();
@@ -199,8 +229,8 @@ pub(super) fn summary(results: &Results) -> Value {
         "reconf_over_overprovisioned_16k": ratio(OverProvisioned, LONG),
         "failed_requests": results.scenarios.iter().map(Measured::failed).sum::<u64>(),
         "moves": results.scenarios.iter().map(Measured::moves).sum::<usize>(),
-        "move_ms_p99": all(Measured::move_ms),
-        "react_ms_p99": all(Measured::react_ms),
+        "move_ms_p99": worst_p99(Measured::move_ms),
+        "react_ms_p99": worst_p99(Measured::react_ms),
         "look_every_ms": results.look_and_hold_ms.0,
         "hold_ms": results.look_and_hold_ms.1,
         "capacity_deviation_pct": number(capacity),
@@ -216,11 +246,18 @@ pub(super) fn raw(results: &Results) -> Value {
         let cell = |cell: &super::measure::Cell| {
             let mut value = plain(cell);
             value["throughput_per_second"] = spread_json(cell.throughput());
+            value["fully_used_nodes_of_a_typical_rotation"] =
+                plain(&cell.typical().map(|rotation| &rotation.used_nodes));
             value["full_use_pct"] = number(cell.full_use_pct());
             value["waited_for_cpu_pct"] = number(Some(cell.wait_pct()));
             value
         };
+        let behind = |scheme| {
+            let beginning = |scheme| Some(measured.cell(scheme, SHORT)?.beginning());
+            behind(&beginning(Rigid)?, &beginning(scheme)?)
+        };
         json!({
+            "reconf_behind_rigid_until_ms_by_responses": behind(Reconf),
             "name": measured.scenario.name,
             "nodes": measured.scenario.nodes,
             "usable_nodes": measured.scenario.usable,
@@ -260,6 +297,12 @@ mod tests {
         for name in ["reconf_over_rigid_512 1.900", "failed_requests 1", "move_ms_p99 -"] {
             assert!(line.contains(name), "{line}");
         }
+    }
+
+    #[test]
+    fn being_behind_has_an_end_and_a_worst_moment() {
+        assert_eq!(behind(&[4.0, 8.0, 12.0, 16.0], &[2.0, 3.0, 11.0, 20.0]), Some((3, 5.0)));
+        assert_eq!(behind(&[1.0, 2.0], &[1.0, 3.0]), None);
     }
 
     #[test]

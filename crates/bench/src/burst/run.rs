@@ -8,7 +8,7 @@ use crate::waits::Cost;
 use anyhow::{Context as _, bail};
 use load::clock::{ThreadTime, window_of};
 use load::generate::{BurstReport, Cancel, Generator};
-use load::stub::{Capacity, NodeOptions, StubRecord, measure_capacity};
+use load::stub::{Capacity, NodeOptions, measure_capacity};
 use polder::rig::{MoveLog, Rig, RigNode};
 use std::time::Duration;
 
@@ -144,7 +144,7 @@ impl Runner {
             reports.iter().enumerate().map(|(place, r)| Burst::of(r, kept(place))).collect();
         self.add_moves(&mut bursts)?;
         let mut rotation = Rotation { bursts, full_use_pct: None, used_nodes: Vec::new(), cost };
-        self.add_use(&mut rotation, &reports, number + 1 == round.rotations)?;
+        self.add_use(&mut rotation, &reports)?;
         Ok(rotation)
     }
 
@@ -160,28 +160,18 @@ impl Runner {
         Ok(())
     }
 
-    /// Reads the stubs' windows. Those of one rotation of each cell, the last, are kept.
-    fn add_use(
-        &self,
-        rotation: &mut Rotation,
-        reports: &[BurstReport],
-        keep_windows: bool,
-    ) -> anyhow::Result<()> {
+    /// Reads the stubs' windows.
+    fn add_use(&self, rotation: &mut Rotation, reports: &[BurstReport]) -> anyhow::Result<()> {
         let (Some(first), Some(last)) = (reports.first(), reports.last()) else { return Ok(()) };
+        let end = window_of(last.end_ns) + 1;
         let record = self.rig.stub_record(window_of(first.start_ns))?;
+        rotation.used_nodes = record.fully_used_nodes(window_of(first.start_ns), end);
         let kept = rotation.bursts.iter().position(|burst| burst.kept);
         rotation.full_use_pct = kept.map(|place| {
-            let windows = (window_of(reports[place].start_ns), window_of(last.end_ns) + 1);
-            100.0 * self.share_of_full_use(&record, windows)
+            let from = window_of(reports[place].start_ns);
+            let usable = usize::from(self.scenario.usable);
+            100.0 * record.share_of_full_use(usable, from, end)
         });
-        if keep_windows {
-            let (from, to) = (window_of(first.start_ns), window_of(last.end_ns) + 1);
-            rotation.used_nodes = record.fully_used_nodes(from, to);
-        }
         Ok(())
-    }
-
-    fn share_of_full_use(&self, record: &StubRecord, windows: (u64, u64)) -> f64 {
-        record.share_of_full_use(usize::from(self.scenario.usable), windows.0, windows.1)
     }
 }

@@ -24,11 +24,6 @@ impl Scheme {
             Self::OverProvisioned => "over-provisioned",
         }
     }
-
-    /// Its place among all.
-    pub(crate) fn index(self) -> usize {
-        self as usize
-    }
 }
 
 /// Sites and nodes.
@@ -106,7 +101,6 @@ mod tests {
         assert_eq!(over.policy, PolicyName::Rigid);
         assert_eq!(reconf.policy, PolicyName::Reconf);
         assert_eq!((rigid.node, rigid.hold_ms, rigid.threads), (over.node, None, reconf.threads));
-        assert_eq!(Scheme::ALL.map(Scheme::index), [0, 1, 2]);
         assert_eq!(A.title(), "A: 3 sites with 3:3:2 nodes");
     }
 }

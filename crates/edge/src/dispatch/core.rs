@@ -5,11 +5,11 @@ use crate::face::{Refusal, Verdict};
 use moves::looper::{FirstDispatch, NodeSeen, SiteSeen};
 use policy::choose::{Balance, ServerLoad};
 use pool_model::{EdgeId, NodeId, SiteId};
-use shared_state::slot::{self, Enter, LiveEdges, NodeSlot};
+use shared_state::slot::{self, Enter, NodeSlot};
 use shared_state::words::Assign;
 use shared_state::{EdgeDemand, NodeRecord};
 use std::collections::VecDeque;
-use std::net::SocketAddr;
+use std::net::{Ipv4Addr, SocketAddr};
 use std::time::Duration;
 
 /// How the requests of one site are queued and balanced.
@@ -77,9 +77,10 @@ struct Node {
     slot: NodeSlot,
     life: u32,
     assign: Assign,
-    live: LiveEdges,
     open: bool,
     health: Health,
+    /// The server that `health` is about: its address and how often it was started again.
+    process: Option<(Ipv4Addr, u16, u16)>,
     /// The version whose first request has not been sent yet.
     awaited: Option<u32>,
 }
@@ -96,7 +97,6 @@ pub(crate) enum Outcome {
 }
 
 pub(crate) struct Core<W> {
-    edge: EdgeId,
     health: HealthOptions,
     sites: Vec<Option<Site<W>>>,
     nodes: Vec<Option<Node>>,
@@ -127,7 +127,6 @@ impl<W: Waiter> Core<W> {
             });
         }
         Self {
-            edge: options.edge,
             health: options.health,
             demand: vec![EdgeDemand::default(); last],
             sites,
@@ -223,7 +222,7 @@ impl<W: Waiter> Core<W> {
             let avoided = avoid.contains(&header.node);
             let ejected = ejected_any && node.health.is_ejected(now);
             self.loads.push(ServerLoad {
-                in_flight: slot::server_load(record, Some(site), node.live.with(self.edge)),
+                in_flight: slot::server_load(record, Some(site), record.edges()),
                 max_in_flight: header.max_in_flight,
                 open: node.open && !avoided && !ejected,
             });
@@ -246,7 +245,7 @@ impl<W: Waiter> Core<W> {
             return None;
         }
         let header = node.slot.record().header();
-        match node.slot.enter(node.assign, header.max_in_flight, node.live) {
+        match node.slot.enter(node.assign, header.max_in_flight) {
             Enter::Entered => {}
             Enter::Full => return None,
             Enter::Moved(now) => {
@@ -326,13 +325,15 @@ impl<W: Waiter> Core<W> {
     }
 
     /// A node's region was found: its slot is taken. Any earlier region of the node is forgotten;
-    /// requests that were counted there are counted here, since their servers live on.
+    /// requests that were counted there are counted here, since their servers live on, unless
+    /// what stands there is noise by now.
     pub(crate) fn attach(&mut self, mut slot: NodeSlot) {
         let place = slot.record().header().node.index();
         if self.nodes.len() <= place {
             self.nodes.resize_with(place + 1, || None);
         }
-        if let Some(before) = &self.nodes[place] {
+        let before = self.nodes[place].as_ref();
+        if let Some(before) = before.filter(|before| before.slot.record().check().is_ok()) {
             slot.carry(&before.slot.counts());
         }
         self.lives = self.lives.wrapping_add(1);
@@ -341,9 +342,9 @@ impl<W: Waiter> Core<W> {
             slot,
             life: self.lives,
             assign,
-            live: LiveEdges::default(),
             open: false,
             health: Health::default(),
+            process: None,
             awaited: None,
         });
         self.assign_nodes();
@@ -352,6 +353,12 @@ impl<W: Waiter> Core<W> {
     /// The node's record that is in use.
     pub(crate) fn record(&self, node: NodeId) -> Option<&NodeRecord> {
         self.nodes.get(node.index())?.as_ref().map(|node| node.slot.record())
+    }
+
+    /// Whether the node's server failed so many requests that it gets none for a while.
+    pub(crate) fn is_ejected(&self, node: NodeId, now: Duration) -> bool {
+        let node = self.nodes.get(node.index()).and_then(Option::as_ref);
+        node.is_some_and(|node| node.health.is_ejected(now))
     }
 
     /// One look: follows moves, shares room, lets go who now finds some.
@@ -365,7 +372,9 @@ impl<W: Waiter> Core<W> {
         let mut changed = false;
         for (node, seen) in self.nodes.iter_mut().zip(nodes) {
             let (Some(node), Some(seen)) = (node, seen) else { continue };
-            node.slot.beat();
+            if seen.assign.is_some() {
+                node.slot.beat();
+            }
             changed |= node.see(seen);
         }
         if changed {
@@ -385,7 +394,7 @@ impl<W: Waiter> Core<W> {
     ) {
         let Some(Some(state)) = self.nodes.get_mut(node.index()) else { return };
         let open = assign.site.is_some_and(|site| state.slot.record().takes(site, assign));
-        let seen = NodeSeen { assign: Some(assign), live: state.live, open };
+        let seen = NodeSeen { assign: Some(assign), open };
         if state.see(&seen) {
             self.assign_nodes();
         }
@@ -453,7 +462,6 @@ impl<W: Waiter> Core<W> {
 impl Node {
     /// Takes over what a look saw; true when the node serves another site or version.
     fn see(&mut self, seen: &NodeSeen) -> bool {
-        self.live = seen.live;
         let Some(assign) = seen.assign else {
             // The region was given up: nothing more is sent there until the new one is found.
             self.open = false;
@@ -463,6 +471,12 @@ impl Node {
         let moved = assign.site != self.assign.site || assign.version != self.assign.version;
         self.assign = assign;
         self.slot.follow(assign);
+        let server = assign.site.map(|site| self.slot.record().server(site));
+        let process = server.map(|server| (server.address, server.port, server.restarts));
+        if process != self.process {
+            // What another server did, or one before it, says nothing about this one.
+            (self.process, self.health) = (process, Health::default());
+        }
         if moved {
             self.awaited = Some(assign.version);
         }

@@ -3,6 +3,7 @@
 use super::*;
 use proptest::prelude::*;
 use remote_memory::shm::OwnedRegion;
+use shared_state::slot::LiveEdges;
 use shared_state::words::{Epoch, Lease, Phase, Server};
 use shared_state::{NODE_REGION_BYTES, NodeHeader};
 use std::cell::Cell;
@@ -81,10 +82,8 @@ fn core(number: u8, records: &[NodeRecord], queue_max: usize) -> Core<Somebody> 
 }
 
 fn look(core: &mut Core<Somebody>, records: &[NodeRecord], sites: &[SiteSeen]) -> Out {
-    let seen: Vec<_> = records
-        .iter()
-        .map(|r| Some(NodeSeen { assign: r.assign(), live: BOTH, open: true }))
-        .collect();
+    let seen: Vec<_> =
+        records.iter().map(|r| Some(NodeSeen { assign: r.assign(), open: true })).collect();
     let mut out = Vec::new();
     core.looked(&seen, sites, NOW, &mut out);
     out

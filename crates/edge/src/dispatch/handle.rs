@@ -94,6 +94,10 @@ impl Host for Dispatch {
         out.extend_from_slice(self.shared.lock().demand());
     }
 
+    fn is_failing(&mut self, node: NodeId) -> bool {
+        self.shared.lock().is_ejected(node, monotonic())
+    }
+
     fn attached(&mut self, record: NodeRecord, expected: u64) -> Result<(), SlotTaken> {
         let options = &self.shared.options;
         let lease = Lease { incarnation: options.incarnation, beat: 1 };

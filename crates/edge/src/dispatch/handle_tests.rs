@@ -51,7 +51,7 @@ fn dispatch(edge: u8, record: &NodeRecord, queue_timeout_ms: u64) -> Dispatch {
 }
 
 fn look(dispatch: &mut Dispatch, record: &NodeRecord, others: SiteSeen) {
-    let seen = NodeSeen { assign: record.assign(), live: LIVE, open: true };
+    let seen = NodeSeen { assign: record.assign(), open: true };
     dispatch.looked(&[Some(seen)], &[others]);
 }
 

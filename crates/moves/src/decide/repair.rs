@@ -4,17 +4,15 @@ use super::{Core, Input};
 use crate::protocol::{DepartState, FloorPlan, Help, Outcome, Seen, SetFloor, Task};
 use crate::record::{Ending, MoveRecord};
 use crate::round::{Helping, Running};
-use pool_model::{NodeId, Reason, SiteId};
+use pool_model::{Reason, SiteId};
 use shared_state::words::{Arrive, Floor};
 
 impl Core {
     /// Counts the words that nobody writes, and compares the guarantees with the settings.
     pub(super) fn judge_words(&mut self, seen: &Seen) {
         self.conflict = false;
-        let mut bad_words = 0;
         for (index, own) in self.options.guarantees.iter().enumerate() {
             let Ok(site) = SiteId::from_index(index) else { break };
-            bad_words += u64::from(matches!(seen.depart(site), DepartState::Bad(_)));
             let Some(floor) = seen.floor(site) else { continue };
             let same = (floor.hard, floor.max) == (own.hard, own.max);
             let version = self.options.settings_version;
@@ -22,9 +20,7 @@ impl Core {
                 floor.settings_version > version || (floor.settings_version == version && !same);
             self.conflict |= theirs_rule;
         }
-        let nodes = (0..self.options.nodes).filter_map(|number| NodeId::new(number).ok());
-        bad_words += nodes.filter(|&node| seen.is_bad_assign(node)).count() as u64;
-        self.counters.bad_words = bad_words;
+        self.counters.bad_words = seen.bad_words().count() as u64;
     }
 
     /// The next repair of this look, site by site.

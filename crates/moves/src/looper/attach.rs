@@ -3,8 +3,9 @@
 
 use pool_model::{EdgeId, NodeId};
 use remote_memory::Mapped;
-use remote_memory::shm::{Attachment, attach};
+use remote_memory::shm::{Attachment, ShmError, attach};
 use shared_state::{NodeRecord, SiteRecord};
+use std::fmt;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -26,6 +27,15 @@ pub(super) enum Target {
     Node(NodeId),
 }
 
+impl fmt::Display for Target {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Home => f.write_str("the site record"),
+            Self::Node(node) => write!(f, "node {node}'s record"),
+        }
+    }
+}
+
 /// What the thread found out.
 #[derive(Debug)]
 pub(super) enum Found {
@@ -35,8 +45,10 @@ pub(super) enum Found {
     Node(NodeRecord, u64),
     /// The owner is gone; its region stays mapped.
     Lost(Target),
-    /// The region can't be used, and why. Told once for each reason.
-    Unusable(Target, String),
+    /// Nobody serves it, and why. Told once for each reason.
+    Absent(Target, String),
+    /// The region can't be used, or not any more, and why. Told once for each reason.
+    Broken(Target, String),
 }
 
 /// One region that is wanted.
@@ -118,7 +130,12 @@ impl Wanted {
     fn round(&mut self, edge: EdgeId, slot_lease: Duration) -> Vec<Found> {
         let mut tell = Vec::new();
         self.state = match std::mem::replace(&mut self.state, State::Absent) {
-            State::Attached(attachment) if attachment.owner_alive() => State::Attached(attachment),
+            State::Attached(attachment) if attachment.owner_alive() => {
+                match self.open(&attachment) {
+                    Ok(_) => State::Attached(attachment),
+                    Err(why) => self.broken(&why, &mut tell),
+                }
+            }
             State::Attached(_) => {
                 tell.push(Found::Lost(self.target));
                 self.connect(edge, &mut tell)
@@ -135,7 +152,10 @@ impl Wanted {
         let attachment = match attach(&self.path, ATTACH_DEADLINE) {
             Ok(attachment) => attachment,
             // Nobody there yet, or no longer: that is told by the missing record.
-            Err(error) => return self.unusable(&error.to_string(), tell),
+            Err(error @ (ShmError::NoOwner { .. } | ShmError::Deadline { .. })) => {
+                return self.unusable(&error.to_string(), Found::Absent, tell);
+            }
+            Err(error) => return self.broken(&error.to_string(), tell),
         };
         match self.open(&attachment) {
             Ok(record) => {
@@ -146,7 +166,7 @@ impl Wanted {
                     State::Leased { attachment, word, since: Instant::now() }
                 }
             }
-            Err(why) => self.unusable(&why, tell),
+            Err(why) => self.broken(&why, tell),
         }
     }
 
@@ -165,8 +185,7 @@ impl Wanted {
         let now = record.lease_word(edge);
         if now != word {
             let why = format!("another edge with number {edge} is alive");
-            let told = self.unusable(&why, tell);
-            drop(told);
+            self.unusable(&why, Found::Absent, tell);
             return State::Leased { attachment, word: now, since: Instant::now() };
         }
         if since.elapsed() < slot_lease {
@@ -190,10 +209,19 @@ impl Wanted {
         State::Attached(attachment)
     }
 
-    fn unusable(&mut self, why: &str, tell: &mut Vec<Found>) -> State {
+    fn broken(&mut self, why: &str, tell: &mut Vec<Found>) -> State {
+        self.unusable(why, Found::Broken, tell)
+    }
+
+    fn unusable(
+        &mut self,
+        why: &str,
+        found: fn(Target, String) -> Found,
+        tell: &mut Vec<Found>,
+    ) -> State {
         if self.told != why {
             why.clone_into(&mut self.told);
-            tell.push(Found::Unusable(self.target, why.to_owned()));
+            tell.push(found(self.target, why.to_owned()));
         }
         State::Absent
     }

@@ -13,7 +13,8 @@ use thiserror::Error;
 pub enum Command {
     /// What does the pool look like? Answered by [`Answer::Status`].
     Status {
-        /// Leave out the moves before this one, counted from the start of the loop.
+        /// Leave out the moves before this one, counted from the start of the loop; `u64::MAX`
+        /// for none at all.
         moves_from: u64,
     },
     /// Give the node to the site, or set it free. Answered by [`Answer::Moved`].

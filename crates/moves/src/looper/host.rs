@@ -1,7 +1,7 @@
 //! What the look loop and its host tell each other.
 
 use pool_model::NodeId;
-use shared_state::slot::{LiveEdges, SlotTaken};
+use shared_state::slot::SlotTaken;
 use shared_state::words::Assign;
 use shared_state::{EdgeDemand, NodeRecord};
 use std::thread::Thread;
@@ -12,8 +12,6 @@ use std::time::Duration;
 pub struct NodeSeen {
     /// Its assignment; none when its region was given up.
     pub assign: Option<Assign>,
-    /// Edges whose slots there count.
-    pub live: LiveEdges,
     /// Whether it takes new requests at all (not cordoned, its server answers).
     pub open: bool,
 }
@@ -52,6 +50,12 @@ pub trait Host: Send {
 
     /// What this edge has of each site, by the site's index.
     fn demand(&mut self, out: &mut Vec<EdgeDemand>);
+
+    /// Whether requests to this node fail at present. Asked about nodes whose agent is dead: if
+    /// their server has died with it, nobody else tells.
+    fn is_failing(&mut self, _node: NodeId) -> bool {
+        false
+    }
 
     /// A node's region was found; the host takes its slot there, whose lease word was `expected`.
     fn attached(&mut self, record: NodeRecord, expected: u64) -> Result<(), SlotTaken>;

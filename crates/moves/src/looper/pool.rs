@@ -22,9 +22,10 @@ struct Track {
     /// Whether the connection to its agent is open.
     connected: bool,
     alive: bool,
+    /// Its agent is dead and its server does not answer: it counts for no site.
+    lost: bool,
     cordoned: bool,
     serving: bool,
-    live: LiveEdges,
 }
 
 /// The pool as this edge sees it.
@@ -37,6 +38,8 @@ pub(super) struct Pool {
     guarantees: Vec<Guarantee>,
     tracks: Vec<Track>,
     leases: [Watch; EDGES_MAX],
+    /// The leases of edges on each node's slots.
+    slots: Vec<[Watch; EDGES_MAX]>,
     live: LiveEdges,
     /// Some live edge, or the home, has other settings.
     pub(super) settings_differ: bool,
@@ -63,6 +66,7 @@ impl Pool {
             node_dead,
             tracks: vec![Track::default(); count],
             leases: [Watch::default(); EDGES_MAX],
+            slots: vec![[Watch::default(); EDGES_MAX]; count],
             live: LiveEdges::default(),
             settings_differ: false,
             seen: Seen::new(sites, nodes),
@@ -79,33 +83,42 @@ impl Pool {
             track.connected = connected;
             if connected {
                 track.beat = Watch::default();
+                self.slots[node.index()] = [Watch::default(); EDGES_MAX];
             }
         }
     }
 
     /// Judges who is alive, after the site words were read and before the nodes are counted.
-    pub(super) fn judge(&mut self, memory: &Memory, now: Duration) {
+    /// `failing` says whether requests to a node fail.
+    pub(super) fn judge(
+        &mut self,
+        memory: &Memory,
+        now: Duration,
+        mut failing: impl FnMut(NodeId) -> bool,
+    ) {
         self.judge_edges(memory, now);
         for index in 0..self.tracks.len() {
             let Some(Some(record)) = memory.nodes.get(index) else {
                 self.seen.counted[index] = false;
-                self.nodes[index] = None;
+                // A record that was in use is given up; the host must not go on with it.
+                if let Some(seen) = &mut self.nodes[index] {
+                    (seen.assign, seen.open) = (None, false);
+                }
                 continue;
             };
             let assign = self.seen.nodes[index].and_then(Assign::unpack);
             let node = record.header().node;
-            let live = self.live_at(memory, record);
+            self.strike_out(index, record, now);
             let track = &mut self.tracks[index];
             let promised = record.beat_period() * BEATS_MISSED_MAX;
             let patience = self.node_dead.max(promised);
             track.alive = track.beat.is_alive(record.beat(), now, patience) && track.connected;
+            track.lost = !track.alive && failing(node);
             track.cordoned = memory.home.as_ref().is_some_and(|home| home.is_cordoned(node));
-            track.live = live;
             let takes = |a: Assign| a.site.is_none_or(|site| record.takes(site, a));
             track.serving = assign.is_some_and(takes);
             self.seen.counted[index] = track.alive && !track.cordoned;
-            self.nodes[index] =
-                Some(NodeSeen { assign, live, open: track.serving && !track.cordoned });
+            self.nodes[index] = Some(NodeSeen { assign, open: track.serving && !track.cordoned });
         }
         self.fill_view(memory);
     }
@@ -130,28 +143,29 @@ impl Pool {
         (self.live, self.settings_differ) = (live, differ);
     }
 
-    /// Live edges whose slot at this node is of their present life.
-    fn live_at(&self, memory: &Memory, record: &NodeRecord) -> LiveEdges {
-        let Some(home) = &memory.home else { return self.live };
-        self.live.iter().fold(LiveEdges::default(), |live, edge| {
-            let lease = record.lease(edge);
-            let row = home.edge_row(edge).lease;
-            let same = lease.incarnation == row.incarnation && lease.incarnation != 0;
-            if same || edge == self.edge { live.with(edge) } else { live }
-        })
+    /// Strikes out edges whose lease on the node has expired; who is left counts.
+    fn strike_out(&mut self, index: usize, record: &NodeRecord, now: Duration) {
+        let leases = &mut self.slots[index];
+        for edge in record.edges().iter() {
+            let lease = record.lease(edge).pack();
+            let alive = leases[edge.index()].is_alive(lease, now, self.slot_lease);
+            if !alive && edge != self.edge {
+                record.set_edge(edge, false);
+            }
+        }
     }
 
     /// The look as the policy sees it.
     fn fill_view(&mut self, memory: &Memory) {
         self.view.nodes.clear();
         for (track, record) in self.tracks.iter().zip(&memory.nodes) {
-            let Some(record) = record else { continue };
+            let Some(record) = record.as_ref().filter(|_| !track.lost) else { continue };
             let header = record.header();
             let assign = self.seen.assign(header.node);
             self.view.nodes.push(NodeView {
                 id: header.node,
                 site: assign.and_then(|assign| assign.site),
-                in_flight: node_load(record, track.live),
+                in_flight: node_load(record, record.edges()),
                 max_in_flight: header.max_in_flight,
                 movable: track.alive && !track.cordoned && track.serving,
             });
@@ -209,7 +223,7 @@ impl Pool {
                 cordoned: track.cordoned,
                 site,
                 version: assign.map_or(0, |assign| assign.version),
-                in_flight: record.map_or(0, |record| node_load(record, track.live)),
+                in_flight: record.map_or(0, |record| node_load(record, record.edges())),
                 max_in_flight: record.map_or(0, |record| record.header().max_in_flight),
                 serving: track.serving,
                 restarts: servers.iter().map(|server| u32::from(server.restarts)).sum(),

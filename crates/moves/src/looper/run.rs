@@ -2,6 +2,7 @@
 
 use super::attach::{Attacher, Found, Target};
 use super::commands::{Answer, Command, Commander, Inbox};
+use super::faults::Faults;
 use super::host::{FirstDispatch, Host};
 use super::memory::Memory;
 use super::monotonic;
@@ -9,12 +10,12 @@ use super::pace::Pace;
 use super::pool::Pool;
 use super::status::{LoopStatus, MoveLine};
 use super::stop_point;
-use crate::protocol::{Look, Looked, Machine, Outcome, Task};
+use crate::protocol::{BadWord, Look, Looked, Machine, Op, Outcome, Task, Word};
 use crate::{Core, Input, Mode, MoveRecord, Options, RECORDS_MAX, Work};
 use policy::Policy;
 use pool_model::NodeId;
 use remote_memory::Wake;
-use shared_state::words::Lease;
+use shared_state::words::{Assign, Epoch, Lease};
 use shared_state::{EdgeDemand, EdgeRow, NodeRecord, SiteRecord};
 use std::collections::VecDeque;
 use std::path::PathBuf;
@@ -92,11 +93,13 @@ pub struct Looper<H> {
     stop: Arc<AtomicBool>,
     demand: Vec<EdgeDemand>,
     lines: VecDeque<MoveLine>,
+    first: VecDeque<FirstDispatch>,
     records_seen: u64,
     rung: Duration,
     random: u64,
     look_us: u32,
     paused: bool,
+    faults: Faults,
     started: Duration,
     complete: bool,
 }
@@ -152,11 +155,13 @@ impl<H: Host + 'static> Looper<H> {
             stop: Arc::default(),
             demand: Vec::new(),
             lines: VecDeque::new(),
+            first: VecDeque::new(),
             records_seen: 0,
             rung: Duration::ZERO,
             random: u64::from(options.incarnation) | 1,
             look_us: 0,
             paused: false,
+            faults: Faults::default(),
             started: monotonic(),
             complete: false,
             options,
@@ -214,7 +219,22 @@ impl<H: Host + 'static> Looper<H> {
                     tracing::warn!(node = node.get(), "agent gone: its node serves on, unmoved");
                     self.pool.connected(node, false);
                 }
-                Found::Unusable(target, why) => tracing::debug!(?target, %why, "no region"),
+                Found::Absent(target, why) => tracing::debug!(%target, %why, "no region"),
+                Found::Broken(target, why) => self.give_up(target, why),
+            }
+        }
+    }
+
+    /// A record has become something else: nothing that stands there is believed any more.
+    fn give_up(&mut self, target: Target, why: String) {
+        self.faults.broken(target, why);
+        match target {
+            Target::Home => self.memory.home = None,
+            Target::Node(node) => {
+                self.pool.connected(node, false);
+                if let Some(place) = self.memory.nodes.get_mut(node.index()) {
+                    *place = None;
+                }
             }
         }
     }
@@ -228,6 +248,7 @@ impl<H: Host + 'static> Looper<H> {
             return;
         }
         self.memory.home = Some(record);
+        self.faults.mended(Target::Home);
     }
 
     fn take_node(&mut self, record: NodeRecord, expected: u64) {
@@ -237,6 +258,7 @@ impl<H: Host + 'static> Looper<H> {
                 if let Some(place) = self.memory.nodes.get_mut(node.index()) {
                     *place = Some(record);
                     self.pool.connected(node, true);
+                    self.faults.mended(Target::Node(node));
                 }
             }
             Err(error) => tracing::error!(node = node.get(), %error, "slot not taken"),
@@ -281,6 +303,10 @@ impl<H: Host + 'static> Looper<H> {
         let differ = self.pool.settings_differ;
         let mode = if differ { Mode::Observe } else { self.options.core.mode };
         self.core.set_mode(mode);
+        self.faults.looked(&self.pool.seen, look_time);
+        if mode == Mode::Move {
+            self.free_lost();
+        }
         let started = monotonic();
         self.decide_on_look(look_time);
         // Looks within this look are bounded by the core.
@@ -307,6 +333,18 @@ impl<H: Host + 'static> Looper<H> {
         self.complete |= self.memory.nodes.iter().all(Option::is_some)
             || monotonic().saturating_sub(self.started) > START_GRACE;
         self.complete
+    }
+
+    /// A node whose word names no site of the pool serves nobody and counts for nobody: noise was
+    /// written there. It is set free; from then on it moves like any other.
+    fn free_lost(&self) {
+        for word in self.pool.seen.bad_words() {
+            let BadWord::Assign(node, expected) = word else { continue };
+            let Some(lost) = Assign::unpack(expected) else { continue };
+            let (word, new) = (Word::Assign(node), lost.moved(None, Epoch::ZERO).pack());
+            // A miss means that somebody else has done it.
+            let _ = self.memory.perform(Op::CompareAndSwap { word, expected, new });
+        }
     }
 
     fn decide_on_look(&mut self, look_time: Duration) {
@@ -355,7 +393,7 @@ impl<H: Host + 'static> Looper<H> {
 
     /// Judges the look and hands it to the host; whether decisions can be made.
     fn judge_and_hand(&mut self, look_time: Duration) -> bool {
-        self.pool.judge(&self.memory, look_time);
+        self.pool.judge(&self.memory, look_time, |node| self.host.is_failing(node));
         self.host.looked(&self.pool.nodes, &self.pool.sites);
         self.memory.home.is_some()
     }
@@ -372,7 +410,12 @@ impl<H: Host + 'static> Looper<H> {
             self.lines.push_back(MoveLine { record: *record, first_dispatch_ns: None });
         }
         self.records_seen = records.total();
-        for FirstDispatch { node, version, at } in self.host.first_dispatches() {
+        for first in self.host.first_dispatches() {
+            let FirstDispatch { node, version, at } = first;
+            if self.first.len() >= RECORDS_MAX {
+                self.first.pop_front();
+            }
+            self.first.push_back(first);
             let line = self
                 .lines
                 .iter_mut()
@@ -428,12 +471,18 @@ impl<H: Host + 'static> Looper<H> {
             nodes: self.pool.node_states(&self.memory),
             edges: self.pool.edge_states(&self.memory),
             moves: self.lines.iter().skip(skip).copied().collect(),
+            first_dispatches: if moves_from == u64::MAX {
+                Vec::new()
+            } else {
+                self.first.iter().copied().collect()
+            },
             moves_total: self.records_seen,
             counters: self.core.counters(),
             look_cost: self.pace.cost(),
             look_every: self.pace.every(true),
             look_every_now: self.pace.every(self.busy.load(Ordering::Relaxed)),
             stretched: self.pace.is_stretched(),
+            faults: self.faults.texts(),
         }
     }
 

@@ -1,5 +1,6 @@
 //! The pool as one edge sees it, for `status`, metrics and tests.
 
+use super::host::FirstDispatch;
 use crate::record::{Counters, MoveRecord};
 use pool_model::{EdgeId, Guarantee, NodeId, SiteId};
 use shared_state::words::Phase;
@@ -96,6 +97,9 @@ pub struct LoopStatus {
     pub edges: Vec<EdgeState>,
     /// Attempts at moves by this edge, oldest first.
     pub moves: Vec<MoveLine>,
+    /// First requests that this edge sent to moved nodes, whichever edge moved them; oldest first.
+    /// Empty where moves were not asked for.
+    pub first_dispatches: Vec<FirstDispatch>,
     /// How many attempts there ever were.
     pub moves_total: u64,
     /// Counts since the start.
@@ -108,4 +112,6 @@ pub struct LoopStatus {
     pub look_every_now: Duration,
     /// Whether that is longer than the settings say.
     pub stretched: bool,
+    /// What of the shared memory cannot be used, in words, with its place.
+    pub faults: Vec<String>,
 }

@@ -10,6 +10,10 @@ use crate::protocol::{Op, Reply};
 #[cfg(not(debug_assertions))]
 pub(super) fn passed(_op: &Op, _reply: &Reply) {}
 
+/// How long it may take until a stop signal has stopped all threads; microseconds are usual.
+#[cfg(debug_assertions)]
+const STOPPED_WITHIN: std::time::Duration = std::time::Duration::from_millis(100);
+
 /// Notes that an operation was performed; ends or stops the process if a test asked for that.
 #[cfg(debug_assertions)]
 pub(super) fn passed(op: &Op, reply: &Reply) {
@@ -26,13 +30,17 @@ pub(super) fn passed(op: &Op, reply: &Reply) {
     let signal = if stops { rustix::process::Signal::STOP } else { rustix::process::Signal::KILL };
     // A process may always signal itself.
     let _ = rustix::process::kill_process(rustix::process::getpid(), signal);
+    if stops {
+        // Another thread may be the one to take the signal: this one must not go on meanwhile.
+        std::thread::sleep(STOPPED_WITHIN);
+    }
 }
 
 /// Which step of a move a compare-and-swap was that took place.
 #[cfg(debug_assertions)]
 fn step(op: &Op, reply: &Reply) -> Option<u8> {
     use crate::protocol::Word;
-    use shared_state::words::Depart;
+    use shared_state::words::{Assign, Depart};
 
     let Op::CompareAndSwap { word, expected, new } = op else { return None };
     if *reply != (Reply::Swapped { found: *expected }) {
@@ -48,7 +56,11 @@ fn step(op: &Op, reply: &Reply) -> Option<u8> {
                 _ => None,
             }
         }
-        Word::Assign(_) => Some(3),
+        // A renewed stamp is no move: the version stays.
+        Word::Assign(_) => {
+            let version = |word| Assign::unpack(word).map(|assign| assign.version);
+            (version(*expected) != version(*new)).then_some(3)
+        }
         Word::Floor(_) => None,
     }
 }

@@ -31,7 +31,7 @@ pub use attempt::{Attempt, AttemptOf, Claim, Close, Join, Prepared, Refusal, pre
 pub use help::{Bump, BumpPlan, Help, HelpOf};
 pub use look::{Look, LookOf, Looked};
 pub use repair::{FloorPlan, Renew, SetFloor};
-pub use seen::{DepartState, Seen, SiteWords};
+pub use seen::{BadWord, DepartState, Seen, SiteWords};
 pub use task::Task;
 
 use pool_model::{NodeId, SiteId};
@@ -226,9 +226,10 @@ pub enum Outcome {
     },
 }
 
-/// Switches that break one rule each, so that tests can show that the checker notices. Production
-/// uses [`flaw::NONE`] only, through the aliases [`Look`], [`Attempt`] and [`Help`]; as constants of
-/// the type they cost nothing.
+/// Switches that break one rule each, so that tests can show that the checker notices.
+///
+/// Production uses [`flaw::NONE`] only, through the aliases [`Look`], [`Attempt`] and [`Help`]. As
+/// constants of the type they cost nothing.
 #[doc(hidden)]
 pub mod flaw {
     /// The sound protocol.

@@ -3,6 +3,7 @@
 use super::help::BumpPlan;
 use pool_model::{NodeId, SiteId};
 use shared_state::words::{Assign, Depart, Departure, Epoch, Floor};
+use std::fmt;
 
 /// The three words of a site, raw.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
@@ -43,6 +44,41 @@ pub enum DepartState {
     Bad(Depart),
 }
 
+/// A word that nobody writes, and where it lies.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum BadWord {
+    /// A site's `depart`.
+    Depart(SiteId, u64),
+    /// A site's `floor`.
+    Floor(SiteId, u64),
+    /// A node's `assign`.
+    Assign(NodeId, u64),
+}
+
+impl BadWord {
+    /// Whether both lie at the same place.
+    #[must_use]
+    pub fn is_at_place_of(self, other: Self) -> bool {
+        match (self, other) {
+            (Self::Depart(site, _), Self::Depart(at, _))
+            | (Self::Floor(site, _), Self::Floor(at, _)) => site == at,
+            (Self::Assign(node, _), Self::Assign(at, _)) => node == at,
+            _ => false,
+        }
+    }
+}
+
+impl fmt::Display for BadWord {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (name, owner, word) = match *self {
+            Self::Depart(site, word) => ("depart", format!("site {site}"), word),
+            Self::Floor(site, word) => ("floor", format!("site {site}"), word),
+            Self::Assign(node, word) => ("assign", format!("node {node}"), word),
+        };
+        write!(f, "the word `{name}` of {owner} holds nonsense: {word:#018x}")
+    }
+}
+
 impl Seen {
     /// Buffers for sites 1 to `sites` and nodes 0 to `nodes - 1`. All nodes count.
     #[must_use]
@@ -66,11 +102,14 @@ impl Seen {
         Assign::unpack((*self.nodes.get(node.index())?)?)
     }
 
-    /// The guarantee as the shared word states it; none while nobody wrote it.
+    /// The guarantee as the shared word states it; none while nobody wrote it, and for one that
+    /// no settings can say: more than there are nodes, or more than the site may have.
     #[must_use]
     pub fn floor(&self, site: SiteId) -> Option<Floor> {
         let raw = self.site(site).floor;
-        (raw != 0).then(|| Floor::unpack(raw))
+        let floor = Floor::unpack(raw);
+        let sane = floor.hard <= floor.max && usize::from(floor.hard) <= self.nodes.len();
+        (raw != 0 && sane).then_some(floor)
     }
 
     /// What the site's descriptor says.
@@ -100,6 +139,25 @@ impl Seen {
     pub fn is_bad_assign(&self, node: NodeId) -> bool {
         let site = self.assign(node).and_then(|assign| assign.site);
         site.is_some_and(|site| site.index() >= self.sites.len())
+    }
+
+    /// All words that nobody writes.
+    pub fn bad_words(&self) -> impl Iterator<Item = BadWord> {
+        let ids = (0..self.sites.len()).filter_map(|index| SiteId::from_index(index).ok());
+        let sites = ids.flat_map(|site| {
+            let words = self.site(site);
+            let depart = matches!(self.depart(site), DepartState::Bad(_));
+            let floor = words.floor != 0 && self.floor(site).is_none();
+            [
+                depart.then_some(BadWord::Depart(site, words.depart)),
+                floor.then_some(BadWord::Floor(site, words.floor)),
+            ]
+        });
+        let nodes = self.nodes.iter().enumerate().filter_map(|(index, raw)| {
+            let node = NodeId::new(u16::try_from(index).ok()?).ok()?;
+            self.is_bad_assign(node).then_some(BadWord::Assign(node, (*raw)?))
+        });
+        sites.flatten().chain(nodes)
     }
 
     /// The epoch under which a node arrives at a site; zero for "to none", and for a site without

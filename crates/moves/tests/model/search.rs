@@ -51,12 +51,17 @@ impl<const FLAW: u8> World<FLAW> {
 }
 
 /// Searches a large row completely where `POLDER_MODEL_FULL` is set; else says that it did not.
-pub(crate) fn assert_complete_on_demand<const FLAW: u8>(name: &str, world: World<FLAW>) {
+pub(crate) fn assert_complete_on_demand<M>(name: &str, model: M)
+where
+    M: Model + Send + Sync + 'static,
+    M::State: Clone + PartialEq + std::hash::Hash + std::fmt::Debug + Send + Sync + 'static,
+    M::Action: Clone + PartialEq + std::fmt::Debug,
+{
     if std::env::var_os("POLDER_MODEL_FULL").is_none() {
         println!("{name}: skipped: set POLDER_MODEL_FULL=1 to search this large row");
         return;
     }
-    assert_complete_within(name, world, TIME_ON_DEMAND_MAX);
+    assert_complete_within(name, model, TIME_ON_DEMAND_MAX);
 }
 
 /// Searches everything that the budgets allow; fails on a violation or when time runs out.

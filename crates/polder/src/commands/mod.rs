@@ -3,6 +3,7 @@
 
 mod admin;
 mod check;
+mod demo;
 mod interrupt;
 mod load;
 mod pool;
@@ -12,6 +13,7 @@ mod up;
 
 use crate::cli::{Cli, Command, exit};
 use crate::control::AskError;
+use crate::demo::DemoError;
 use crate::runtime_dir::RuntimeDirError;
 use crate::settings::SettingsError;
 use crate::terminal::Style;
@@ -80,6 +82,12 @@ pub enum CommandError {
     /// No stub could be started.
     #[error("{0}")]
     Stub(StubError),
+    /// The demo could not be shown.
+    #[error("{0}")]
+    Demo(#[from] DemoError),
+    /// Somebody stopped it; what it had to say is said.
+    #[error("interrupted")]
+    Interrupted,
     /// A system call failed.
     #[error("{doing}: {cause}")]
     Io {
@@ -99,9 +107,13 @@ impl CommandError {
             Self::Ask(AskError::Refused(_)) => exit::REFUSED,
             Self::NoPool(_) | Self::RuntimeDir(_) | Self::Ask(_) => exit::NO_POOL,
             Self::Argument(_) => exit::USAGE,
-            Self::Pool(_) | Self::WrongAnswer | Self::Load(_) | Self::Stub(_) | Self::Io { .. } => {
-                exit::FAILED
-            }
+            Self::Interrupted => exit::INTERRUPTED,
+            Self::Pool(_)
+            | Self::WrongAnswer
+            | Self::Load(_)
+            | Self::Stub(_)
+            | Self::Demo(_)
+            | Self::Io { .. } => exit::FAILED,
         }
     }
 }
@@ -119,6 +131,7 @@ pub fn run(cli: &Cli) -> Result<Output, CommandError> {
         Command::Undrain(arguments) => admin::undrain(arguments),
         Command::Pause(arguments) => admin::pause(arguments),
         Command::Resume(arguments) => admin::resume(arguments),
+        Command::Demo(arguments) => demo::run(arguments, style),
         Command::Load(arguments) => load::run(arguments, Style::of_stderr(cli.color)),
         Command::Stub(arguments) => stub::run(arguments),
     }

@@ -13,8 +13,8 @@ mod wire;
 pub use client::{AskError, ask, ask_async};
 pub use server::{BindError, Handler, Server};
 pub use wire::{
-    Code, Done, MOVES_MAX, MoveArguments, MovesArguments, NodeArguments, PROTOCOL_VERSION,
-    REQUEST_MAX_BYTES, RESPONSE_MAX_BYTES, Refusal, Request, Response,
+    Code, Done, FirstDispatch, MOVES_MAX, MoveArguments, MovesArguments, NodeArguments,
+    PROTOCOL_VERSION, REQUEST_MAX_BYTES, RESPONSE_MAX_BYTES, Refusal, Request, Response,
 };
 
 #[cfg(test)]

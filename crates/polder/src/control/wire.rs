@@ -30,6 +30,9 @@ pub enum Request {
     /// The last moves, at most so many, newest last.
     #[serde(rename = "moves")]
     Moves(MovesArguments),
+    /// The first requests that an edge sent to moved nodes: for the parent, which knows by them
+    /// when a node that one edge moved got its first request from another.
+    FirstDispatches,
     /// Give a node to a site.
     Move(MoveArguments),
     /// Take a node out of service.
@@ -71,8 +74,8 @@ pub struct NodeArguments {
 }
 
 /// The names of all requests.
-pub(super) const REQUESTS: [&str; 8] =
-    ["status", "moves", "move", "drain", "undrain", "pause", "resume", "stop"];
+pub(super) const REQUESTS: [&str; 9] =
+    ["status", "moves", "first_dispatches", "move", "drain", "undrain", "pause", "resume", "stop"];
 
 /// What comes back.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -82,8 +85,19 @@ pub enum Response {
     Status(Box<StatusReport>),
     /// To [`Request::Moves`].
     Moves(Vec<MoveRecord>),
+    /// To [`Request::FirstDispatches`].
+    FirstDispatches(Vec<FirstDispatch>),
     /// To the others: it is done, and what that means in words.
     Done(Done),
+}
+
+/// The first request that an edge sent to a node after it moved.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct FirstDispatch {
+    /// The node's name.
+    pub node: String,
+    /// When, nanoseconds of the machine's monotonic clock.
+    pub at_ns: u64,
 }
 
 /// What was done.
@@ -239,6 +253,7 @@ mod tests {
         vec![
             Request::Status,
             Request::Moves(MovesArguments { limit: 9 }),
+            Request::FirstDispatches,
             Request::Move(MoveArguments { node: "n1".into(), site: "shop".into() }),
             Request::Drain(node.clone()),
             Request::Undrain(node),
@@ -266,6 +281,7 @@ mod tests {
         let outcomes = [
             Ok(Response::Status(Box::new(example()))),
             Ok(Response::Moves(Vec::new())),
+            Ok(Response::FirstDispatches(vec![FirstDispatch { node: "n1".into(), at_ns: 7 }])),
             Ok(Response::done("n1 serves shop")),
             Err(Refusal::new(Code::NotFound, "no node n9")),
         ];

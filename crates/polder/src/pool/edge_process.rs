@@ -103,6 +103,10 @@ impl EdgeControl {
                 let status = self.status(0)?;
                 Ok(Response::Moves(self.reporter().moves(&status.moves, arguments.limit)))
             }
+            Request::FirstDispatches => {
+                let status = self.status(0)?;
+                Ok(Response::FirstDispatches(self.reporter().first(&status.first_dispatches)))
+            }
             Request::Move(arguments) => {
                 let (node, to) = (self.node(&arguments.node)?, self.site(&arguments.site)?);
                 let record = self.move_node(node, Some(to))?;

@@ -8,6 +8,7 @@
 mod agent_process;
 pub mod child;
 mod children;
+mod descriptors;
 mod edge_process;
 mod options;
 mod report;

@@ -1,5 +1,6 @@
 //! Settings become the plain options of each crate.
 
+use super::descriptors::clients_max;
 use crate::settings::{Check, Forwarded, Mode, PolicyName, Servers, Settings, Site, Start};
 use edge::dispatch::{DispatchOptions, HealthOptions, SiteRules};
 use edge::{ForwardedTrust, SiteOptions};
@@ -74,11 +75,12 @@ pub(super) fn edge(settings: &Settings, id: EdgeId) -> Result<edge::Options, IdO
         sites.push(SiteOptions { id, name, hosts, body_bytes_max: http.body_bytes_max });
     }
     let default_site = http.default_site.as_deref();
+    let threads = own.threads.map_or(cores, usize::from);
     Ok(edge::Options {
         listen: own.listen.clone(),
         // The parent reserves whatever has a port.
         listen_shared: own.listen.iter().all(|address| address.port() != 0),
-        threads: own.threads.map_or(cores, usize::from),
+        threads,
         sites,
         default_site: default_site.and_then(|name| settings.site(name)).map(|(id, _)| id),
         header_bytes_max: http.header_bytes_max as usize,
@@ -95,7 +97,7 @@ pub(super) fn edge(settings: &Settings, id: EdgeId) -> Result<edge::Options, IdO
         upstream: edge::Upstream::default(),
         upstream_idle_max: http.upstream_idle_max as usize,
         upstream_idle_ms: http.upstream_idle_ms.into(),
-        connections_max: http.connections_max as usize,
+        connections_max: clients_max(settings, threads),
         drain_max_ms: settings.pool.drain_max_ms.into(),
         forwarded: match http.forwarded {
             Forwarded::Rewrite => ForwardedTrust::Rewrite,

@@ -1,6 +1,7 @@
 //! What one edge tells of the pool: the look loop's state and the edge's counters in the words
 //! of `status`.
 
+use crate::control::FirstDispatch;
 use crate::settings::{Settings, SettingsHash};
 use crate::status::{
     EdgeStatus, MoveRecord, NodeState, NodeStatus, PoolStatus, REPORT_VERSION, SiteStatus,
@@ -9,7 +10,7 @@ use crate::status::{
 use edge::{Reason, SiteSnapshot, Snapshot};
 use moves::Ending;
 use moves::looper::{LoopStatus, MoveLine, monotonic};
-use pool_model::{EdgeId, SiteId};
+use pool_model::{EdgeId, NodeId, SiteId};
 use shared_state::words::Phase;
 use std::collections::VecDeque;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -172,6 +173,7 @@ impl Reporter {
         if !pool.home {
             warnings.push(other("the site record is not mapped: no edge moves nodes"));
         }
+        warnings.extend(pool.faults.iter().map(|text| other(text)));
         if pool.stretched {
             warnings.push(Warning::LookStretched {
                 edge: self.edge.get().into(),
@@ -212,16 +214,29 @@ impl Reporter {
         lines[skip..].iter().map(|line| self.one_move(line, offset)).collect()
     }
 
+    fn node_name(&self, node: NodeId) -> String {
+        let found = self.settings.nodes.get(node.index());
+        found.map_or_else(|| node.to_string(), |node| node.name.clone())
+    }
+
+    /// The first requests that this edge sent to moved nodes.
+    pub(super) fn first(&self, dispatches: &[moves::looper::FirstDispatch]) -> Vec<FirstDispatch> {
+        let first = |one: &moves::looper::FirstDispatch| FirstDispatch {
+            node: self.node_name(one.node),
+            at_ns: u64::try_from(one.at.as_nanos()).unwrap_or(u64::MAX),
+        };
+        dispatches.iter().map(first).collect()
+    }
+
     fn one_move(&self, line: &MoveLine, offset: Duration) -> MoveRecord {
         let record = &line.record;
         let decided_ns = record.at_ns.saturating_sub(record.took_ns);
         let first = line.first_dispatch_ns;
         let to_ms = |first: u64| first.saturating_sub(decided_ns) as f64 / 1e6;
         let at = offset + Duration::from_nanos(record.at_ns);
-        let node = self.settings.nodes.get(record.node.index());
         MoveRecord {
             at_unix_ms: u64::try_from(at.as_millis()).unwrap_or(u64::MAX),
-            node: node.map_or_else(|| record.node.to_string(), |node| node.name.clone()),
+            node: self.node_name(record.node),
             from: record.from.map(|site| self.site_name(site)),
             to: record.to.map(|site| self.site_name(site)),
             reason: record.reason.name().to_owned(),

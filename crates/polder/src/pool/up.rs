@@ -7,7 +7,9 @@
 
 use super::children::{Family, Role, Supervised};
 use super::{agent_process, child, options};
-use crate::control::{AskError, Code, Handler, Refusal, Request, Response, Server, ask_async};
+use crate::control::{
+    AskError, Code, FirstDispatch, Handler, Refusal, Request, Response, Server, ask_async,
+};
 use crate::metrics::{MetricsServer, Snapshot};
 use crate::runtime_dir::{Base, CONTROL_SOCKET, RuntimeDir};
 use crate::settings::{Servers, Settings, SettingsHash};
@@ -339,13 +341,18 @@ impl Asker {
     }
 
     async fn moves(&self, request: &Request, limit: usize) -> Vec<MoveRecord> {
-        let mut all = Vec::new();
+        let (mut all, mut first) = (Vec::new(), Vec::new());
         for index in 0..self.settings.edges.len() {
             if let Ok(Response::Moves(moves)) = self.edge(index, request).await {
                 all.extend(moves);
             }
+            let asked = self.edge(index, &Request::FirstDispatches).await;
+            if let Ok(Response::FirstDispatches(dispatches)) = asked {
+                first.extend(dispatches);
+            }
         }
         all.sort_by_key(|one| one.effect_ns);
+        earliest_dispatches(&mut all, &first);
         all.split_off(all.len().saturating_sub(limit))
     }
 
@@ -372,6 +379,25 @@ impl Asker {
                 return (report, missing);
             }
         }
+    }
+}
+
+/// A moved node's first request may come from another edge than the one that moved it. `moves` are
+/// in the order in which they took effect.
+fn earliest_dispatches(moves: &mut [MoveRecord], first: &[FirstDispatch]) {
+    for place in 0..moves.len() {
+        let (node, from_ns) = (moves[place].node.clone(), moves[place].effect_ns);
+        let next = moves[place + 1..].iter().find(|later| later.node == node);
+        let until_ns = next.map_or(u64::MAX, |later| later.effect_ns);
+        let of_this = first.iter().filter(|one| one.node == node);
+        let earliest = of_this
+            .map(|one| one.at_ns)
+            .filter(|&at_ns| (from_ns..until_ns).contains(&at_ns))
+            .chain(moves[place].first_dispatch_ns)
+            .min();
+        let this = &mut moves[place];
+        this.first_dispatch_ns = earliest;
+        this.move_ms = earliest.map(|at_ns| at_ns.saturating_sub(this.decided_ns) as f64 / 1e6);
     }
 }
 
@@ -403,5 +429,41 @@ impl Handler for ParentHandler {
             }
             _ => self.0.any(&request).await,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn moved(node: &str, decided_ns: u64, first_dispatch_ns: Option<u64>) -> MoveRecord {
+        MoveRecord {
+            at_unix_ms: 0,
+            node: node.into(),
+            from: None,
+            to: None,
+            reason: "load".into(),
+            load: None,
+            edge: 0,
+            move_ms: None,
+            observed_only: false,
+            decided_ns,
+            effect_ns: decided_ns + 10,
+            first_dispatch_ns,
+        }
+    }
+
+    #[test]
+    fn the_earliest_first_request_counts_whichever_edge_sent_it() {
+        let mut moves = vec![
+            moved("n1", 1_000_000, Some(9_000_000)),
+            moved("n2", 1_000_000, None),
+            moved("n1", 20_000_000, None),
+        ];
+        let first = |node: &str, at_ns| FirstDispatch { node: node.into(), at_ns };
+        let all = [first("n1", 2_000_000), first("n1", 999), first("n1", 21_000_000)];
+        earliest_dispatches(&mut moves, &all);
+        let told: Vec<_> = moves.iter().map(|one| one.move_ms).collect();
+        assert_eq!(told, [Some(1.0), None, Some(1.0)]);
     }
 }

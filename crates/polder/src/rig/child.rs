@@ -44,7 +44,7 @@ pub enum RigError {
         log: String,
     },
     /// The pool does not serve in time.
-    #[error("the pool does not serve after {} s: {missing}; its log says:\n{log}", .after.as_secs())]
+    #[error("the pool does not serve after {after:?}: {missing}; its log says:\n{log}")]
     NotReady {
         /// How long was waited.
         after: Duration,

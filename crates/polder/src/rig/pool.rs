@@ -2,7 +2,7 @@
 
 use super::child::{Ending, RigError, doing, log_end, start_pool, start_stub};
 use super::cpu::{CpuSnapshot, Part, pool_processes};
-use super::folder::private_folder;
+use super::folder::PrivateFolder;
 use super::moves::{ANSWER_PATIENCE, MoveWatcher, fetch};
 use super::options::{RigOptions, RigServers};
 use super::ports::HeldPort;
@@ -17,7 +17,6 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
-use tempfile::TempDir;
 
 /// How long a pool may take until all nodes serve.
 const READY_PATIENCE: Duration = Duration::from_secs(40);
@@ -36,7 +35,7 @@ pub struct Rig {
     control: PathBuf,
     processes: Vec<(Part, u32)>,
     options: RigOptions,
-    _folder: TempDir,
+    _folder: PrivateFolder,
 }
 
 impl Rig {
@@ -53,7 +52,7 @@ impl Rig {
 
     /// The same with another program that has the sub-commands.
     fn start_program(program: &Path, options: &RigOptions) -> Result<Self, RigError> {
-        let folder = private_folder().map_err(doing("cannot make a private folder"))?;
+        let folder = PrivateFolder::make().map_err(doing("cannot make a private folder"))?;
         let log = folder.path().join("log");
         let (stub, stub_addresses) = match options.servers {
             RigServers::Agents => (None, StubAddresses::default()),

@@ -1,7 +1,7 @@
 //! The documentation and the examples say what the program does.
 
 use super::schema::{CHECK, SECTIONS, Section};
-use super::{Checked, load};
+use super::{Checked, load, parse};
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 
@@ -56,4 +56,13 @@ fn the_examples_are_fine_without_a_warning() {
         settings.nodes.len()
     });
     assert_eq!(nodes, [4, 8]);
+}
+
+#[test]
+fn the_settings_in_the_readme_are_fine() {
+    let readme = std::fs::read_to_string(top().join("README.md")).unwrap();
+    let (_, rest) = readme.split_once("```toml\n").unwrap();
+    let (text, _) = rest.split_once("```").unwrap();
+    let checked = parse("README.md", text, &[]).unwrap();
+    assert_eq!(checked.settings.sites.len(), 2);
 }

@@ -3,7 +3,7 @@
 use super::watch::Watch;
 use super::{PATIENCE, eventually, process};
 use load::stub::{NodeOptions, StubOptions, StubServer};
-use polder::control::{AskError, Request, Response, ask};
+use polder::control::{AskError, MoveArguments, Request, Response, ask};
 use polder::status::{EdgeStatus, NodeState, StatusReport};
 use rustix::net::sockopt::set_socket_reuseaddr;
 use rustix::net::{AddressFamily, SocketFlags, SocketType, bind, getsockname, socket_with};
@@ -48,6 +48,10 @@ pub struct Recipe {
     pub http: String,
     pub health: String,
     pub env: Vec<(&'static str, String)>,
+    /// Where edges listen, instead of free ports of their own.
+    pub listen: Vec<SocketAddr>,
+    /// What starts the pool, before the settings file's name; `polder up` if none.
+    pub command: Option<Vec<String>>,
 }
 
 impl Recipe {
@@ -66,6 +70,8 @@ impl Recipe {
             http: String::new(),
             health: String::new(),
             env: Vec::new(),
+            listen: Vec::new(),
+            command: None,
         }
     }
 
@@ -136,26 +142,37 @@ impl Recipe {
         pool
     }
 
+    fn run(&self, file: &Path, log: &Path) -> Child {
+        let polder_up = || vec![PROGRAM.to_owned(), "up".to_owned()];
+        run(&self.command.clone().unwrap_or_else(polder_up), file, log, &self.env)
+    }
+
     /// Starts it.
     pub fn launch(self) -> Pool {
         let home = tempfile::Builder::new().prefix("polder-t-").tempdir_in("/tmp");
         let home = home.expect("a folder for the test");
         let folder = home.path().join("run");
         let stubs = self.stubs();
-        let ports: Vec<Port> = (0..self.edges).map(|_| Port::take()).collect();
-        let edges: Vec<SocketAddr> = ports.iter().map(|port| port.address).collect();
+        let ports = if self.listen.is_empty() { self.edges } else { 0 };
+        let ports: Vec<Port> = (0..ports).map(|_| Port::take()).collect();
+        let free = ports.iter().map(|port| port.address);
+        let edges: Vec<SocketAddr> = self.listen.iter().copied().chain(free).collect();
         let file = home.path().join("polder.toml");
         std::fs::write(&file, self.text(&folder, &edges, stubs.as_ref())).expect("settings");
         let log = home.path().join("log");
-        let child = up(&file, &log, &self.env);
+        let child = self.run(&file, &log);
         Pool { child, recipe: self, stubs, edges, _ports: ports, folder, file, log, home }
     }
 }
 
 /// Starts `polder up FILE`.
-pub fn up(file: &Path, log: &Path, env: &[(&'static str, String)]) -> Child {
-    Command::new(PROGRAM)
-        .arg("up")
+pub fn up(file: &Path, log: &Path) -> Child {
+    run(&[PROGRAM.to_owned(), "up".to_owned()], file, log, &[])
+}
+
+fn run(command: &[String], file: &Path, log: &Path, env: &[(&'static str, String)]) -> Child {
+    Command::new(&command[0])
+        .args(&command[1..])
         .arg(file)
         .envs(env.iter().map(|(name, value)| (name, value)))
         .env("POLDER_LOG", "info")
@@ -205,6 +222,11 @@ impl Pool {
         self.home.path()
     }
 
+    /// All its live processes.
+    pub fn processes(&self) -> Vec<u32> {
+        process::with(self.home())
+    }
+
     /// The parent process.
     pub fn pid(&self) -> u32 {
         self.child.id()
@@ -225,6 +247,24 @@ impl Pool {
         self.try_status().unwrap_or_else(|error| panic!("{error}; log:\n{}", self.log()))
     }
 
+    /// Gives a node to a site, as `polder move` does.
+    #[track_caller]
+    pub fn ask_move(&self, node: &str, site: &str) {
+        let arguments = MoveArguments { node: node.to_owned(), site: site.to_owned() };
+        self.ask(&Request::Move(arguments));
+    }
+
+    pub fn try_ask(&self, request: &Request) -> Result<Response, AskError> {
+        ask(&self.folder.join("control.sock"), request, ANSWER)
+    }
+
+    /// Asks for something that must be done.
+    #[track_caller]
+    pub fn ask(&self, request: &Request) -> Response {
+        let asked = self.try_ask(request);
+        asked.unwrap_or_else(|error| panic!("{request:?}: {error}; log:\n{}", self.log()))
+    }
+
     /// What an edge says of itself.
     pub fn edge(&self, number: u32) -> EdgeStatus {
         let status = self.status();
@@ -232,7 +272,19 @@ impl Pool {
         found.expect("each edge has a line in the status")
     }
 
-    /// All edges answer, and all nodes serve or are free.
+    /// All edges answer, and all nodes serve their site.
+    pub fn is_serving(&self) -> bool {
+        let Ok(status) = self.try_status() else { return false };
+        status.edges.iter().all(|edge| edge.alive)
+            && status.nodes.iter().all(|node| node.state == NodeState::Serving)
+    }
+
+    #[track_caller]
+    pub fn wait_serving(&self) {
+        eventually("all nodes serve", || self.is_serving());
+    }
+
+    /// The same, and each node has a server for each site.
     pub fn is_ready(&self) -> bool {
         let Ok(status) = self.try_status() else { return false };
         let serves = |state| matches!(state, NodeState::Serving | NodeState::Free);
@@ -260,7 +312,7 @@ impl Pool {
 
     /// The process of an agent: the one that has the node's number on its command line.
     pub fn agent(&self, index: usize) -> Option<u32> {
-        self.process(&format!("agent-process --file "), index)
+        self.process("agent-process --file ", index)
     }
 
     /// The process of an edge.
@@ -270,7 +322,7 @@ impl Pool {
 
     fn process(&self, role: &str, index: usize) -> Option<u32> {
         let wanted = format!("--index {index} ");
-        process::with(&self.folder).into_iter().find(|pid| {
+        self.processes().into_iter().find(|pid| {
             let line = process::command_line(*pid);
             line.contains(role) && line.contains(&wanted)
         })
@@ -282,6 +334,11 @@ impl Pool {
         let state = agent::AgentState::read(&file).ok()??;
         let server = state.servers.into_iter().find(|server| server.name == site)?;
         server.process.map(|process| process.pid).filter(|pid| process::is_alive(*pid))
+    }
+
+    /// Starts it anew after its end.
+    pub fn restart(&mut self) {
+        self.child = self.recipe.run(&self.file, &self.log);
     }
 
     /// Waits for the end of the parent process.
@@ -309,7 +366,7 @@ impl Pool {
     /// No process of the pool is left; the folder holds the lock at the most.
     #[track_caller]
     pub fn assert_nothing_left(&self) {
-        let left = process::with(&self.folder);
+        let left = self.processes();
         let lines: Vec<_> = left.iter().map(|pid| process::command_line(*pid)).collect();
         assert_eq!(lines, Vec::<String>::new(), "processes are left; log:\n{}", self.log());
         let entries = std::fs::read_dir(&self.folder).into_iter().flatten().flatten();
@@ -330,7 +387,7 @@ impl Drop for Pool {
         if std::thread::panicking() {
             eprintln!("--- the pool's log:\n{}", tail(&self.log(), 60));
         }
-        for pid in process::with(&self.folder) {
+        for pid in self.processes() {
             process::signal(pid, Signal::CONT);
         }
         if let Ok(None) = self.child.try_wait() {
@@ -342,7 +399,7 @@ impl Drop for Pool {
         }
         let _ = self.child.kill();
         let _ = self.child.wait();
-        for pid in process::with(&self.folder) {
+        for pid in self.processes() {
             process::signal(pid, Signal::KILL);
         }
     }

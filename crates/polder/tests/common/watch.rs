@@ -85,7 +85,8 @@ pub struct History {
     pub nodes: Vec<NodeHistory>,
     /// The fewest nodes that each site was ever seen with.
     pub fewest: Vec<usize>,
-    /// The longest that each site's departure was pending without a pause.
+    /// The longest that each site's departure can have been pending: from the last time that it
+    /// was seen idle, to the next.
     pub pending: Vec<Duration>,
     /// Pictures taken, and passes that differed and so are none.
     pub pictures: u64,
@@ -180,7 +181,8 @@ struct Watcher {
     last: Vec<u64>,
     /// For a node whose word is a tombstone, where it was.
     sites: Vec<Option<SiteId>>,
-    pending: Vec<Option<(u64, Instant)>>,
+    /// When each site's departure was last seen idle, and whether it has been pending since.
+    idle: Vec<(Instant, bool)>,
     owners_seen: Instant,
     moves: Arc<AtomicU64>,
     history: History,
@@ -209,7 +211,7 @@ impl Watcher {
             hard: hard.to_vec(),
             last: Vec::new(),
             sites: vec![None; nodes.len()],
-            pending: vec![None; hard.len()],
+            idle: vec![(Instant::now(), false); hard.len()],
             owners_seen: Instant::now(),
             moves,
             history,
@@ -227,7 +229,7 @@ impl Watcher {
             self.owners_seen = now;
             self.find_again();
         }
-        self.look_at_departures(now);
+        self.look_at_departures();
         let (one, other) = (self.pass(), self.pass());
         if one != other {
             self.history.torn += 1;
@@ -254,20 +256,20 @@ impl Watcher {
         }
     }
 
-    fn look_at_departures(&mut self, now: Instant) {
-        for (place, pending) in self.pending.iter_mut().enumerate() {
+    fn look_at_departures(&mut self) {
+        for (place, (idle_at, was_pending)) in self.idle.iter_mut().enumerate() {
             let Ok(site) = SiteId::from_index(place) else { continue };
             let word = self.home.depart_word(site).map_or(0, |word| word.load(Ordering::SeqCst));
             let is_pending = word != 0 && Depart::unpack(word).pending.is_some();
-            *pending = match *pending {
-                _ if !is_pending => None,
-                Some((before, since)) if before == word => Some((word, since)),
-                _ => Some((word, now)),
-            };
-            if let Some((_, since)) = pending {
+            let now = Instant::now();
+            if is_pending || *was_pending {
                 let longest = &mut self.history.pending[place];
-                *longest = (*longest).max(now - *since);
+                *longest = (*longest).max(now - *idle_at);
             }
+            if !is_pending {
+                *idle_at = now;
+            }
+            *was_pending = is_pending;
         }
     }
 

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+pub use crate::region::Access;
 use crate::region::{AtomicPath, WORD_BYTES};
 use crate::remote::{Atomics, Capabilities};
 
@@ -63,15 +64,6 @@ impl Faults {
             ..Self::none()
         }
     }
-}
-
-/// What an owner grants on a region.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Access {
-    /// All operations.
-    ReadWrite,
-    /// Reads only.
-    ReadOnly,
 }
 
 /// How a region is made.

@@ -10,6 +10,7 @@ mod contention;
 mod faulty;
 mod fixture;
 mod inline;
+mod tcp;
 
 /// Makes each case a test of each transport.
 macro_rules! suite {
@@ -47,5 +48,7 @@ mod over {
     suite! {
         inline: crate::inline::SharedMemory,
         faulty: crate::faulty::Simulated,
+        tcp_encrypted: crate::tcp::Service<true>,
+        tcp_plain: crate::tcp::Service<false>,
     }
 }

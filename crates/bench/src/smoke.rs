@@ -1,0 +1,41 @@
+//! Whether a pool starts, serves, moves and stops here. Tells which processes it started before it
+//! loads them, so that a test can interrupt it and look for them afterwards.
+
+use crate::cli::SmokeArguments;
+use anyhow::bail;
+use load::generate::{Cancel, Generator};
+use polder::rig::{Rig, RigOptions, RigSite};
+use serde_json::json;
+use std::time::Duration;
+
+/// Each site is loaded for so long before the other one is.
+const HALF_PERIOD: Duration = Duration::from_millis(100);
+
+/// Runs two sites on four nodes.
+pub(crate) fn run(arguments: SmokeArguments, cancel: &Cancel) -> anyhow::Result<()> {
+    let sites = vec![RigSite::new("left", 2), RigSite::new("right", 2)];
+    let mut options = RigOptions::new("smoke", sites);
+    options.edges = 2;
+    options.cancel = cancel.clone();
+    let rig = Rig::start(&options)?;
+    let processes: Vec<u32> = rig.processes().iter().map(|&(_, process)| process).collect();
+    let folder = rig.control().parent().and_then(|run| run.parent());
+    println!("{}", json!({ "processes": processes, "folder": folder }));
+    let halves = u64::from(arguments.seconds) * 10;
+    let wave = Generator::new(rig.load())?.wave([0, 1], HALF_PERIOD, halves)?;
+    if cancel.is_cancelled() {
+        bail!("interrupted");
+    }
+    let total = wave.run.total();
+    println!(
+        "{}",
+        json!({
+            "requests": total.requests,
+            "failed_requests": total.failures.total(),
+            "adds_up": total.adds_up(),
+            "moves": rig.moves()?.len(),
+            "edges": rig.edges().len(),
+        })
+    );
+    Ok(())
+}
