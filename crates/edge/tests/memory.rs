@@ -141,9 +141,8 @@ fn measure(upstream: &str) {
         run(&mut client, GIB);
         let seconds = started.elapsed().as_secs_f64();
         let added = status_kib(process, "VmHWM:").saturating_sub(before);
-        println!(
-            "{upstream}: 1 GiB {name}: {seconds:.1} s, at most {added} KiB more than the {before} before"
-        );
+        let took = format!("{upstream}: 1 GiB {name}: {seconds:.1} s");
+        println!("{took}, at most {added} KiB more than the {before} before");
         assert!(added <= ADDED_KIB_MAX, "{added} KiB were added by 1 GiB {name} ({upstream})");
     }
     println!("test bodies_do_not_pile_up ({upstream}) ... ok");
