@@ -2,18 +2,21 @@
 //!
 //! One thread of the edge stands between 64 connections that ask for 1 KiB as fast as they get it
 //! and an origin that answers from memory; both run on threads of their own in this process. The
-//! time is the scheduler's own count for the edge's thread, user and kernel together. Where nginx
-//! is installed, it takes turns with the edge (one worker, connections kept, no access log), and
-//! the median of the rounds' ratios is printed.
+//! time is the scheduler's own count for the edge's thread, user and kernel together. The edge
+//! runs twice, with its own client towards servers and with hyper's; they take turns with nginx
+//! and HAProxy where these are installed (one process, connections kept, no access log), in an
+//! order that rotates. The medians of the rounds' ratios to nginx are printed. Whoever is measured
+//! has core 0, clients and origin have core 1.
 //!
 //! ```sh
-//! cargo run --release -p edge --example cpu_per_request
+//! cargo run --release -p edge --example cpu_per_request [ROUNDS]
 //! ```
 
 #![allow(clippy::print_stdout)]
 
-use edge::{Dispatcher, Edge, Options, Permit, Refusal, SiteOptions, Verdict};
+use edge::{Dispatcher, Edge, Options, Permit, Refusal, SiteOptions, Upstream, Verdict};
 use pool_model::{NodeId, SiteId};
+use std::error::Error;
 use std::io;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
@@ -25,7 +28,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 
 const CONNECTIONS: usize = 64;
-const ROUNDS: usize = 5;
+const ROUNDS: usize = 7;
 const ROUND: Duration = Duration::from_secs(2);
 const REQUEST: &[u8] = b"GET /index.html HTTP/1.1\r\nHost: a.example\r\n\
     User-Agent: cpu\r\nAccept: */*\r\n\r\n";
@@ -112,58 +115,98 @@ fn run_ns(task: &Path) -> io::Result<u64> {
     run.ok_or_else(|| io::Error::other("schedstat has no run time"))
 }
 
-/// The directory of the edge's thread.
-fn edge_task() -> io::Result<PathBuf> {
+/// The directories of all threads of edges.
+fn edge_tasks() -> io::Result<Vec<PathBuf>> {
+    let mut found = Vec::new();
     for task in std::fs::read_dir("/proc/self/task")? {
         let path = task?.path();
         if std::fs::read_to_string(path.join("comm"))?.trim() == "edge-0" {
-            return Ok(path);
+            found.push(path);
         }
     }
-    Err(io::Error::other("the edge has no thread"))
+    Ok(found)
+}
+
+/// An edge of one thread and that thread's directory.
+fn start_edge(upstream: Upstream, origin: SocketAddr) -> Result<(Edge, PathBuf), Box<dyn Error>> {
+    let before = edge_tasks()?;
+    let sites = vec![SiteOptions::new(SiteId::MIN, "one", &["a.example"])];
+    let edge = Edge::start(Options { sites, upstream, ..Options::default() }, &One(origin))?;
+    let task = edge_tasks()?.into_iter().find(|task| !before.contains(task));
+    Ok((edge, task.ok_or("the edge has no thread")?))
+}
+
+/// Keeps a thread, or all threads that a process will start, on one core.
+fn pin(task: &Path, core: &str) -> io::Result<()> {
+    let id = task.file_name().unwrap_or_default();
+    let told = Command::new("taskset").args(["-cp", core]).arg(id).stdout(Stdio::null()).status();
+    if !told.is_ok_and(|status| status.success()) {
+        return Err(io::Error::other("taskset (of util-linux) could not pin a thread"));
+    }
+    Ok(())
 }
 
 fn runtime() -> io::Result<tokio::runtime::Runtime> {
     tokio::runtime::Builder::new_current_thread().enable_all().build()
 }
 
-/// nginx with one process, killed when dropped.
-struct Nginx {
+/// Another proxy with one process, killed when dropped.
+struct Peer {
     process: Child,
     address: SocketAddr,
     directory: PathBuf,
 }
 
-impl Nginx {
-    fn start(origin: SocketAddr) -> io::Result<Self> {
-        let directory = std::env::temp_dir().join(format!("edge-nginx-{}", std::process::id()));
+fn nginx_settings(place: &Path, address: SocketAddr, origin: SocketAddr) -> String {
+    let place = place.display();
+    format!(
+        "daemon off; master_process off; pid {place}/pid; error_log {place}/log;\n\
+         events {{ worker_connections 1024; }}\n\
+         http {{ access_log off; keepalive_requests 1000000000;\n\
+         client_body_temp_path {place}/a; proxy_temp_path {place}/b;\n\
+         fastcgi_temp_path {place}/c; uwsgi_temp_path {place}/d; scgi_temp_path {place}/e;\n\
+         upstream u {{ server {origin}; keepalive 64; keepalive_requests 1000000000; }}\n\
+         server {{ listen {address}; location / {{ proxy_pass http://u;\n\
+         proxy_http_version 1.1; proxy_set_header Connection \"\";\n\
+         proxy_set_header X-Forwarded-For $remote_addr;\n\
+         proxy_set_header X-Forwarded-Proto http; }} }} }}\n"
+    )
+}
+
+fn haproxy_settings(address: SocketAddr, origin: SocketAddr) -> String {
+    format!(
+        "global\n  nbthread 1\n  maxconn 1000\n\
+         defaults\n  mode http\n  timeout connect 1s\n  timeout client 60s\n\
+         \x20 timeout server 60s\n  timeout http-request 10s\n  timeout http-keep-alive 60s\n\
+         \x20 http-reuse always\n  option forwardfor\n\
+         frontend f\n  bind {address}\n  http-request set-header X-Forwarded-Proto http\n\
+         \x20 default_backend b\n\
+         backend b\n  server s {origin} pool-max-conn 1000\n"
+    )
+}
+
+impl Peer {
+    fn start(name: &'static str, origin: SocketAddr) -> io::Result<Self> {
+        let directory = std::env::temp_dir().join(format!("edge-{name}-{}", std::process::id()));
         std::fs::create_dir_all(&directory)?;
         let address = std::net::TcpListener::bind(("127.0.0.1", 0))?.local_addr()?;
-        let place = directory.display();
-        let settings = format!(
-            "daemon off; master_process off; pid {place}/pid; error_log {place}/log;\n\
-             events {{ worker_connections 1024; }}\n\
-             http {{ access_log off; keepalive_requests 1000000000;\n\
-             client_body_temp_path {place}/a; proxy_temp_path {place}/b;\n\
-             fastcgi_temp_path {place}/c; uwsgi_temp_path {place}/d; scgi_temp_path {place}/e;\n\
-             upstream u {{ server {origin}; keepalive 64; keepalive_requests 1000000000; }}\n\
-             server {{ listen {address}; location / {{ proxy_pass http://u;\n\
-             proxy_http_version 1.1; proxy_set_header Connection \"\";\n\
-             proxy_set_header X-Forwarded-For $remote_addr;\n\
-             proxy_set_header X-Forwarded-Proto http; }} }} }}\n"
-        );
-        let file = directory.join("nginx.conf");
+        let (settings, arguments) = match name {
+            "nginx" => (nginx_settings(&directory, address, origin), ["-q", "-c"]),
+            _ => (haproxy_settings(address, origin), ["-db", "-f"]),
+        };
+        let file = directory.join("settings");
         std::fs::write(&file, settings)?;
-        let process = Command::new("nginx").arg("-c").arg(&file).stderr(Stdio::null()).spawn()?;
-        let nginx = Self { process, address, directory };
+        let mut command = Command::new(name);
+        let process = command.args(arguments).arg(&file).stderr(Stdio::null()).spawn()?;
+        let peer = Self { process, address, directory };
         // It listens within milliseconds, if at all.
         for _ in 0..100 {
             if std::net::TcpStream::connect(address).is_ok() {
-                return Ok(nginx);
+                return Ok(peer);
             }
             std::thread::sleep(Duration::from_millis(10));
         }
-        Err(io::Error::other("nginx does not listen"))
+        Err(io::Error::other(format!("{name} does not listen")))
     }
 
     fn task(&self) -> PathBuf {
@@ -171,7 +214,7 @@ impl Nginx {
     }
 }
 
-impl Drop for Nginx {
+impl Drop for Peer {
     fn drop(&mut self) {
         let _ = self.process.kill();
         let _ = self.process.wait();
@@ -211,35 +254,73 @@ fn median(mut values: Vec<f64>) -> f64 {
     values[values.len() / 2]
 }
 
-fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// One of those that are compared, and its costs, round by round.
+struct Entry {
+    name: &'static str,
+    address: SocketAddr,
+    task: PathBuf,
+    costs: Vec<f64>,
+}
+
+fn report(entries: &[Entry]) {
+    let nginx = entries.iter().find(|entry| entry.name == "nginx");
+    for entry in entries {
+        let cost = median(entry.costs.clone());
+        print!("{}: median {cost:.2} us", entry.name);
+        if let Some(nginx) = nginx {
+            let ratios = entry.costs.iter().zip(&nginx.costs).map(|(cost, nginx)| cost / nginx);
+            print!(", median of ratios to nginx {:.3}", median(ratios.collect()));
+        }
+        println!();
+    }
+}
+
+fn main() -> Result<(), Box<dyn Error>> {
+    let rounds = std::env::args().nth(1).map_or(Ok(ROUNDS), |word| word.parse())?;
+    pin(Path::new(&std::process::id().to_string()), "1")?;
     let listener = std::net::TcpListener::bind(("127.0.0.1", 0))?;
     listener.set_nonblocking(true)?;
     let server = listener.local_addr()?;
     std::thread::spawn(move || {
         runtime()?.block_on(async { origin(TcpListener::from_std(listener)?).await })
     });
-    let sites = vec![SiteOptions::new(SiteId::MIN, "one", &["a.example"])];
-    let edge = Edge::start(Options { sites, ..Options::default() }, &One(server))?;
-    let (address, task) = (edge.addresses()[0], edge_task()?);
-    let nginx = Nginx::start(server).inspect_err(|error| println!("nginx skipped: {error}")).ok();
-    let (mut costs, mut ratios) = (Vec::new(), Vec::new());
-    for _ in 0..ROUNDS {
-        let cost = round("edge ", address, &task)?;
-        costs.push(cost);
-        if let Some(nginx) = &nginx {
-            ratios.push(cost / round("nginx", nginx.address, &nginx.task())?);
+    let mut entries = Vec::new();
+    let mut add = |name, address, task| {
+        entries.push(Entry { name, address, task, costs: Vec::new() });
+    };
+    let own = start_edge(Upstream::Own, server)?;
+    let hyper = start_edge(Upstream::Hyper, server)?;
+    add("own", own.0.addresses()[0], own.1);
+    add("hyper", hyper.0.addresses()[0], hyper.1);
+    let mut peers = Vec::new();
+    for name in ["nginx", "haproxy"] {
+        match Peer::start(name, server) {
+            Ok(peer) => {
+                add(name, peer.address, peer.task());
+                peers.push(peer);
+            }
+            Err(error) => println!("{name} skipped: {error}"),
         }
     }
-    println!("median of the edge: {:.1} us", median(costs));
-    if !ratios.is_empty() {
-        println!("median of edge / nginx: {:.2}", median(ratios));
+    for entry in &entries {
+        pin(&entry.task, "0")?;
     }
-    let counted = edge.metrics();
-    println!(
-        "connections to the origin: {} opened, {} requests over kept ones; p99 {} us",
-        counted.upstream_opened,
-        counted.upstream_reused,
-        counted.sites[0].latency.quantile_us(0.99).unwrap_or(0),
-    );
+    for number in 0..rounds {
+        let count = entries.len();
+        for step in 0..count {
+            let entry = &mut entries[(number + step) % count];
+            entry.costs.push(round(entry.name, entry.address, &entry.task)?);
+        }
+    }
+    report(&entries);
+    for (name, edge) in [("own", &own.0), ("hyper", &hyper.0)] {
+        let counted = edge.metrics();
+        println!(
+            "{name}: connections to the origin: {} opened, {} requests over kept ones; p99 {} us",
+            counted.upstream_opened,
+            counted.upstream_reused,
+            counted.sites[0].latency.quantile_us(0.99).unwrap_or(0),
+        );
+    }
     Ok(())
 }

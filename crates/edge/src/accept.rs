@@ -38,6 +38,7 @@ impl<D: Dispatcher> Core<D> {
         let options = &shared.options;
         let buffer_bytes_max = BUFFER_BYTES.max(options.header_bytes_max);
         let limits = PoolLimits {
+            upstream: options.upstream,
             idle_max: options.upstream_idle_max,
             idle_time: Duration::from_millis(options.upstream_idle_ms),
             connect_time: Duration::from_millis(options.connect_timeout_ms),

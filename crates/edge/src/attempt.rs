@@ -8,11 +8,10 @@ use crate::core::Core;
 use crate::face::{Dispatcher, Permit, Verdict};
 use crate::head::{Framing, Head};
 use crate::upload::{Gate, Upload, UploadBody, UploadFault};
-use crate::upstream::Lease;
+use crate::upstream::{Asking, Connection, HeadFault, Lease};
 use crate::wire::Client;
 use http::request::Parts;
-use http::{HeaderValue, Method, Request, Response, StatusCode, Uri, Version};
-use hyper::body::Incoming;
+use http::{HeaderValue, Method, response};
 use std::future::{Future, poll_fn};
 use std::pin::pin;
 use std::rc::Rc;
@@ -31,26 +30,13 @@ pub(crate) struct Outgoing {
 }
 
 impl Outgoing {
-    fn request<D: Dispatcher>(&self, core: &Core<D>) -> Request<UploadBody> {
+    fn asking<'a, D: Dispatcher>(&'a self, core: &'a Core<D>) -> Asking<'a> {
         let gate = self.head.expects_continue.then(|| Arc::new(Gate::default()));
         let body = match &self.upload {
             Some(upload) => upload.attempt(gate.clone()),
             None => UploadBody::Empty,
         };
-        let mut request = Request::new(body);
-        *request.method_mut() = self.parts.method.clone();
-        *request.uri_mut() = Uri::from(self.head.target.clone());
-        *request.version_mut() = Version::HTTP_11;
-        *request.headers_mut() =
-            core.shared.forwarder.request(&self.parts, &self.head, &self.host, &self.client_value);
-        if let Some(gate) = gate {
-            hyper::ext::on_informational(&mut request, move |response| {
-                if response.status() == StatusCode::CONTINUE {
-                    gate.open();
-                }
-            });
-        }
-        request
+        Asking { outgoing: self, forwarder: &core.shared.forwarder, body, gate }
     }
 
     /// Whether the request may be sent to another server after this failure.
@@ -109,19 +95,6 @@ impl Failure {
     }
 }
 
-/// Bytes that had gone over a connection when an attempt began.
-struct Mark {
-    read: u64,
-    written: u64,
-}
-
-impl Mark {
-    fn new(lease: &Lease) -> Self {
-        let traffic = &lease.traffic;
-        Self { read: traffic.read_bytes.get(), written: traffic.written_bytes.get() }
-    }
-}
-
 /// Sends the request to the permit's server; `fresh` demands a new connection.
 pub(crate) async fn attempt<D: Dispatcher>(
     core: &Core<D>,
@@ -129,7 +102,7 @@ pub(crate) async fn attempt<D: Dispatcher>(
     permit: &D::Permit,
     outgoing: &Outgoing,
     fresh: bool,
-) -> Result<(Response<Incoming>, Lease), Failure> {
+) -> Result<(response::Parts, Lease), Failure> {
     let (node, address) = (permit.node(), permit.address());
     let kept = if fresh { None } else { core.pool.take(node, address) };
     let mut lease = if let Some(lease) = kept {
@@ -145,20 +118,19 @@ pub(crate) async fn attempt<D: Dispatcher>(
     if !lease.reused {
         core.metrics.upstream_opened.add(1);
     }
-    let mark = Mark::new(&lease);
     let limit = Duration::from_millis(core.options().response_header_timeout_ms);
-    let sending = lease.sender.send_request(outgoing.request(core));
+    let sending = lease.link.ask(outgoing.asking(core));
     match in_time(sending, client, outgoing, limit).await {
-        Some(Ok(response)) => Ok((response, lease)),
-        Some(Err(error)) => {
-            let failure = explain(&error, &lease, &mark, outgoing);
-            tracing::debug!(%node, %address, %error, ?failure, "an attempt failed");
+        Some(Ok(parts)) => Ok((parts, lease)),
+        Some(Err(fault)) => {
+            let failure = explain(&fault, &lease, outgoing);
+            tracing::debug!(%node, %address, %fault, ?failure, "an attempt failed");
             Err(failure)
         }
         None => {
             let verdict = Some(Verdict::TimedOut);
             let reason = Reason::ServerTimeout;
-            let repeatable = lease.traffic.read_bytes.get() == mark.read;
+            let repeatable = !lease.link.moved().read;
             Err(Failure { reason, verdict, sent: true, repeatable, stale: false })
         }
     }
@@ -193,14 +165,15 @@ async fn in_time<F: Future>(
     .await
 }
 
-fn explain(error: &hyper::Error, lease: &Lease, mark: &Mark, outgoing: &Outgoing) -> Failure {
+fn explain(fault: &HeadFault, lease: &Lease, outgoing: &Outgoing) -> Failure {
     if let Some(fault) = outgoing.fault() {
         return Failure::of_client(fault);
     }
-    let begun = lease.traffic.read_bytes.get() > mark.read;
-    let sent = lease.traffic.written_bytes.get() > mark.written;
-    if begun || error.is_parse() {
-        let reason = if error.is_parse() { Reason::BadResponse } else { Reason::ServerBroke };
+    let moved = lease.link.moved();
+    let sent = moved.written;
+    let malformed = matches!(fault, HeadFault::Malformed);
+    if moved.read || malformed {
+        let reason = if malformed { Reason::BadResponse } else { Reason::ServerBroke };
         let verdict = Some(Verdict::Broke);
         return Failure { reason, verdict, sent, repeatable: false, stale: false };
     }

@@ -4,11 +4,10 @@ use crate::core::Core;
 use crate::face::Dispatcher;
 use crate::hosts::SiteSlot;
 use crate::upload::Upload;
-use crate::upstream::Lease;
+use crate::upstream::{Connection, Lease};
 use crate::wire::Client;
 use bytes::Bytes;
 use http_body::{Body, Frame, SizeHint};
-use hyper::body::Incoming;
 use std::pin::Pin;
 use std::rc::Rc;
 use std::task::{Context, Poll};
@@ -97,7 +96,7 @@ enum Kind<D: Dispatcher> {
     /// The edge's own words.
     Text(Bytes),
     /// A server's response.
-    Server { incoming: Incoming, flight: Option<Flight<D>>, waits_since: Option<Instant> },
+    Server { flight: Option<Flight<D>>, waits_since: Option<Instant> },
 }
 
 /// The body of a response.
@@ -111,46 +110,41 @@ impl<D: Dispatcher> Download<D> {
         Self { kind: Kind::Text(Bytes::from_static(text.as_bytes())), meter }
     }
 
-    pub(crate) fn server(incoming: Incoming, flight: Flight<D>, meter: Meter<D>) -> Self {
-        Self { kind: Kind::Server { incoming, flight: Some(flight), waits_since: None }, meter }
+    pub(crate) fn server(flight: Flight<D>, meter: Meter<D>) -> Self {
+        Self { kind: Kind::Server { flight: Some(flight), waits_since: None }, meter }
     }
 }
 
 type FrameResult = Result<Frame<Bytes>, DownloadFault>;
 
-/// One frame of a server's response. Trailers are dropped, as those of requests are.
+/// One frame of a server's response.
 fn poll_server<D: Dispatcher>(
     kind: &mut Kind<D>,
     meter: &mut Meter<D>,
     cx: &mut Context<'_>,
 ) -> Poll<Option<FrameResult>> {
-    let Kind::Server { incoming, flight, waits_since } = kind else { return Poll::Ready(None) };
-    if flight.is_none() {
-        return Poll::Ready(None);
-    }
-    let fault = loop {
-        match Pin::new(&mut *incoming).poll_frame(cx) {
-            Poll::Ready(Some(Ok(frame))) => {
-                *waits_since = None;
-                let Ok(data) = frame.into_data() else { continue };
-                meter.response_bytes += data.len() as u64;
-                if incoming.is_end_stream() {
-                    land(flight, meter);
-                }
-                return Poll::Ready(Some(Ok(Frame::data(data))));
-            }
-            Poll::Ready(None) => {
+    let Kind::Server { flight, waits_since } = kind else { return Poll::Ready(None) };
+    let Some(Flight { lease, .. }) = flight else { return Poll::Ready(None) };
+    let fault = match lease.link.poll_data(cx) {
+        Poll::Ready(Some(Ok(data))) => {
+            *waits_since = None;
+            meter.response_bytes += data.len() as u64;
+            if lease.link.is_end() {
                 land(flight, meter);
-                return Poll::Ready(None);
             }
-            Poll::Ready(Some(Err(_))) => break DownloadFault::Broken,
-            Poll::Pending => {
-                let since = *waits_since.get_or_insert_with(Instant::now);
-                let deadline = since + meter.core.options().body_idle();
-                match meter.client.dog.borrow_mut().poll_until(cx, deadline) {
-                    Poll::Ready(()) => break DownloadFault::Stalled,
-                    Poll::Pending => return Poll::Pending,
-                }
+            return Poll::Ready(Some(Ok(Frame::data(data))));
+        }
+        Poll::Ready(None) => {
+            land(flight, meter);
+            return Poll::Ready(None);
+        }
+        Poll::Ready(Some(Err(_))) => DownloadFault::Broken,
+        Poll::Pending => {
+            let since = *waits_since.get_or_insert_with(Instant::now);
+            let deadline = since + meter.core.options().body_idle();
+            match meter.client.dog.borrow_mut().poll_until(cx, deadline) {
+                Poll::Ready(()) => DownloadFault::Stalled,
+                Poll::Pending => return Poll::Pending,
             }
         }
     };
@@ -186,14 +180,17 @@ impl<D: Dispatcher> Body for Download<D> {
     fn is_end_stream(&self) -> bool {
         match &self.kind {
             Kind::Text(text) => text.is_empty(),
-            Kind::Server { incoming, flight, .. } => flight.is_none() || incoming.is_end_stream(),
+            Kind::Server { flight, .. } => {
+                flight.as_ref().is_none_or(|flight| flight.lease.link.is_end())
+            }
         }
     }
 
     fn size_hint(&self) -> SizeHint {
         match &self.kind {
             Kind::Text(text) => SizeHint::with_exact(text.len() as u64),
-            Kind::Server { incoming, .. } => incoming.size_hint(),
+            Kind::Server { flight: Some(flight), .. } => flight.lease.link.size_hint(),
+            Kind::Server { flight: None, .. } => SizeHint::with_exact(0),
         }
     }
 }
@@ -201,8 +198,8 @@ impl<D: Dispatcher> Body for Download<D> {
 impl<D: Dispatcher> Drop for Download<D> {
     fn drop(&mut self) {
         // hyper asks a body without frames for none.
-        if let Kind::Server { incoming, flight, .. } = &mut self.kind
-            && incoming.is_end_stream()
+        if let Kind::Server { flight, .. } = &mut self.kind
+            && flight.as_ref().is_some_and(|flight| flight.lease.link.is_end())
         {
             land(flight, &mut self.meter);
         }

@@ -2,11 +2,11 @@
 //!
 //! Fields are filtered while they are copied: removing them in place would change their order.
 
-use crate::answer::Reason;
-use crate::head::{Framing, Head, content_length, is_connection_option, is_protected};
+use crate::attempt::Outgoing;
+use crate::head::{Framing, content_length, is_connection_option, is_protected};
 use crate::options::ForwardedTrust;
+use crate::upstream::HeadFault;
 use http::header::{self, HeaderMap, HeaderName, HeaderValue};
-use http::request::Parts;
 use http::{StatusCode, Version};
 use std::net::IpAddr;
 
@@ -14,8 +14,32 @@ const X_FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
 const X_FORWARDED_PROTO: HeaderName = HeaderName::from_static("x-forwarded-proto");
 const X_FORWARDED_HOST: HeaderName = HeaderName::from_static("x-forwarded-host");
 
-/// Room for the fields that the edge adds.
-const ADDED_FIELDS: usize = 6;
+/// Where the fields of a request go.
+pub(crate) enum Fields<'a> {
+    /// Into a map, for hyper.
+    Map(&'a mut HeaderMap),
+    /// Into the lines of a head (RFC 9112, 5).
+    Lines(&'a mut Vec<u8>),
+}
+
+impl Fields<'_> {
+    /// Room for the fields that the edge adds.
+    pub(crate) const ADDED: usize = 6;
+
+    fn add(&mut self, name: &HeaderName, value: &HeaderValue) {
+        match self {
+            Self::Map(map) => {
+                map.append(name.clone(), value.clone());
+            }
+            Self::Lines(lines) => {
+                lines.extend_from_slice(name.as_str().as_bytes());
+                lines.extend_from_slice(b": ");
+                lines.extend_from_slice(value.as_bytes());
+                lines.extend_from_slice(b"\r\n");
+            }
+        }
+    }
+}
 
 /// Fields of one connection, never of a message (RFC 9110, 7.6.1), and the framing, which is
 /// written anew. `Proxy-Authorization` is for the first proxy, which is this one.
@@ -70,45 +94,35 @@ impl Forwarder {
     }
 
     /// The fields of a request as the server gets them.
-    pub(crate) fn request(
-        &self,
-        parts: &Parts,
-        head: &Head,
-        host: &HeaderValue,
-        client: &HeaderValue,
-    ) -> HeaderMap {
-        let mut to = HeaderMap::with_capacity(parts.headers.len() + ADDED_FIELDS);
-        to.insert(header::HOST, host.clone());
+    pub(crate) fn request(&self, outgoing: &Outgoing, to: &mut Fields<'_>) {
+        let Outgoing { parts, head, host, client_value, .. } = outgoing;
+        to.add(&header::HOST, host);
         let rewrite = self.trust == ForwardedTrust::Rewrite;
         for (name, value) in &parts.headers {
-            if is_filtered(name, rewrite) || head.dropped.contains(name) {
-                continue;
+            if !is_filtered(name, rewrite) && !head.dropped.contains(name) {
+                to.add(name, value);
             }
-            to.append(name.clone(), value.clone());
         }
         match head.framing {
             Framing::None => {}
-            Framing::Length(bytes) => {
-                to.insert(header::CONTENT_LENGTH, HeaderValue::from(bytes));
-            }
+            Framing::Length(bytes) => to.add(&header::CONTENT_LENGTH, &HeaderValue::from(bytes)),
             Framing::Chunked => {
-                let chunked = HeaderValue::from_static("chunked");
-                to.insert(header::TRANSFER_ENCODING, chunked);
+                to.add(&header::TRANSFER_ENCODING, &HeaderValue::from_static("chunked"));
             }
         }
         if head.expects_continue {
-            to.insert(header::EXPECT, HeaderValue::from_static("100-continue"));
+            to.add(&header::EXPECT, &HeaderValue::from_static("100-continue"));
         }
-        to.append(X_FORWARDED_FOR, client.clone());
-        if rewrite || !to.contains_key(X_FORWARDED_PROTO) {
-            to.insert(X_FORWARDED_PROTO, HeaderValue::from_static("http"));
+        to.add(&X_FORWARDED_FOR, client_value);
+        // `Connection` can't have dropped these: it may not name them.
+        if rewrite || !parts.headers.contains_key(X_FORWARDED_PROTO) {
+            to.add(&X_FORWARDED_PROTO, &HeaderValue::from_static("http"));
         }
-        if rewrite || !to.contains_key(X_FORWARDED_HOST) {
-            to.insert(X_FORWARDED_HOST, host.clone());
+        if rewrite || !parts.headers.contains_key(X_FORWARDED_HOST) {
+            to.add(&X_FORWARDED_HOST, host);
         }
         let via = if parts.version == Version::HTTP_10 { &self.via_old } else { &self.via };
-        to.append(header::VIA, via.clone());
-        to
+        to.add(&header::VIA, via);
     }
 }
 
@@ -118,56 +132,119 @@ pub(crate) fn client_value(address: IpAddr) -> HeaderValue {
         .expect("an address is written in ASCII")
 }
 
-/// The fields of a server's response as the client gets them; hyper has read its framing, but
+/// The fields of a server's response as the client gets them. hyper has read its framing, but
 /// says nothing of what contradicts it.
-pub(crate) fn response(status: StatusCode, from: &HeaderMap) -> Result<HeaderMap, Reason> {
-    // Nobody asked for another protocol: `Upgrade` is not forwarded.
-    if status == StatusCode::SWITCHING_PROTOCOLS {
-        return Err(Reason::BadResponse);
-    }
-    let lengths = from.get_all(header::CONTENT_LENGTH).iter();
-    let length = content_length(lengths).ok_or(Reason::BadResponse)?;
-    let mut codings = from.get_all(header::TRANSFER_ENCODING).iter();
-    if let Some(coding) = codings.next() {
-        let chunked = coding.as_bytes().eq_ignore_ascii_case(b"chunked");
-        if !chunked || length.is_some() || codings.next().is_some() {
-            return Err(Reason::BadResponse);
-        }
-    }
-    let dropped = connection_names(from);
-    let mut to = HeaderMap::with_capacity(from.len() + 1);
+pub(crate) fn response(status: StatusCode, from: &HeaderMap) -> Result<HeaderMap, HeadFault> {
+    let mut fields = ResponseFields::new(from.len());
     for (name, value) in from {
-        let named = dropped.contains(name) && !is_protected(name.as_str());
-        if !named && !ends_here(name.as_str()) {
-            to.append(name.clone(), value.clone());
-        }
+        fields.add(name.clone(), value.clone())?;
     }
-    // These have no body; their length would be that of another response.
-    let bodiless = matches!(status, StatusCode::NO_CONTENT | StatusCode::NOT_MODIFIED);
-    if let (Some(bytes), false) = (length, bodiless) {
-        to.insert(header::CONTENT_LENGTH, HeaderValue::from(bytes));
-    }
-    Ok(to)
+    fields.finish(status)
 }
 
-/// Fields that a response's `Connection` names. Those that matter are kept all the same.
-fn connection_names(from: &HeaderMap) -> Vec<HeaderName> {
-    let values = from.get_all(header::CONNECTION).iter().filter_map(|value| value.to_str().ok());
-    let names = values.flat_map(|value| value.split(',')).map(|name| name.trim_matches(' '));
-    names.filter(|name| !is_connection_option(name)).filter_map(|name| name.parse().ok()).collect()
+/// The fields of one response, on their way from the server to the client.
+pub(crate) struct ResponseFields {
+    to: HeaderMap,
+    pub(crate) length: Option<u64>,
+    pub(crate) chunked: bool,
+    /// `Connection` says so.
+    pub(crate) closes: bool,
+    pub(crate) keeps: bool,
+    /// Fields that `Connection` names.
+    named: Vec<HeaderName>,
+}
+
+impl ResponseFields {
+    pub(crate) fn new(count: usize) -> Self {
+        let to = HeaderMap::with_capacity(count + 1);
+        let (closes, keeps, named) = (false, false, Vec::new());
+        Self { to, length: None, chunked: false, closes, keeps, named }
+    }
+
+    /// Takes the next field, or says that the response is ambiguous.
+    pub(crate) fn add(&mut self, name: HeaderName, value: HeaderValue) -> Result<(), HeadFault> {
+        if !ends_here(name.as_str()) {
+            self.to.append(name, value);
+        } else if name == header::CONTENT_LENGTH {
+            let length = content_length([&value].into_iter()).flatten();
+            let length = length.ok_or(HeadFault::Malformed)?;
+            if self.length.is_some_and(|other| other != length) {
+                return Err(HeadFault::Malformed);
+            }
+            self.length = Some(length);
+        } else if name == header::TRANSFER_ENCODING {
+            if self.chunked || !value.as_bytes().eq_ignore_ascii_case(b"chunked") {
+                return Err(HeadFault::Malformed);
+            }
+            self.chunked = true;
+        } else if name == header::CONNECTION
+            && let Ok(options) = value.to_str()
+        {
+            self.connection(options);
+        }
+        Ok(())
+    }
+
+    fn connection(&mut self, options: &str) {
+        for option in options.split(',').map(str::trim) {
+            self.closes |= option.eq_ignore_ascii_case("close");
+            self.keeps |= option.eq_ignore_ascii_case("keep-alive");
+            if !is_connection_option(option)
+                && let Ok(name) = option.parse()
+            {
+                self.named.push(name);
+            }
+        }
+    }
+
+    /// The fields that go on. Those that `Connection` names do not, unless they matter.
+    pub(crate) fn finish(mut self, status: StatusCode) -> Result<HeaderMap, HeadFault> {
+        // Nobody asked for another protocol: `Upgrade` is not forwarded.
+        let upgrades = status == StatusCode::SWITCHING_PROTOCOLS;
+        if upgrades || (self.chunked && self.length.is_some()) {
+            return Err(HeadFault::Malformed);
+        }
+        let dropped = |name: &HeaderName| self.named.contains(name) && !is_protected(name.as_str());
+        if self.to.keys().any(dropped) {
+            let kept = self.to.iter().filter(|(name, _)| !dropped(name));
+            self.to = kept.map(|(name, value)| (name.clone(), value.clone())).collect();
+        }
+        // These have no body; their length would be that of another response.
+        let bodiless = matches!(status, StatusCode::NO_CONTENT | StatusCode::NOT_MODIFIED);
+        if let (Some(bytes), false) = (self.length, bodiless) {
+            self.to.insert(header::CONTENT_LENGTH, HeaderValue::from(bytes));
+        }
+        Ok(self.to)
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::head::Head;
     use http::Request;
 
     fn forward(request: http::request::Builder, trust: ForwardedTrust) -> HeaderMap {
         let parts = request.header("host", "a.example").body(()).unwrap().into_parts().0;
         let head = Head::read(&parts, 1_000).unwrap();
         let host = head.host.clone().unwrap();
-        let client = client_value("::ffff:192.0.2.7".parse().unwrap());
-        Forwarder::new(trust, "edge").request(&parts, &head, &host, &client)
+        let client_value = client_value("::ffff:192.0.2.7".parse().unwrap());
+        let outgoing = Outgoing { parts, head, host, client_value, upload: None };
+        let (mut map, mut lines) = (HeaderMap::new(), Vec::new());
+        let forwarder = Forwarder::new(trust, "edge");
+        forwarder.request(&outgoing, &mut Fields::Map(&mut map));
+        forwarder.request(&outgoing, &mut Fields::Lines(&mut lines));
+        let line = |(name, value): (&HeaderName, &HeaderValue)| {
+            format!("{name}: {}\r\n", value.to_str().unwrap())
+        };
+        let mut of_map: Vec<_> = map.iter().map(line).collect();
+        let text = String::from_utf8(lines).unwrap();
+        let mut of_lines: Vec<_> = text.split_inclusive("\r\n").map(str::to_owned).collect();
+        // A map puts fields of one name together.
+        of_map.sort();
+        of_lines.sort();
+        assert_eq!(of_map, of_lines);
+        map
     }
 
     fn claims() -> http::request::Builder {
@@ -250,7 +327,7 @@ mod tests {
             &[("transfer-encoding", "gzip, chunked")],
             &[("transfer-encoding", "chunked"), ("transfer-encoding", "chunked")],
         ] {
-            assert_eq!(check(bad).unwrap_err(), Reason::BadResponse, "{bad:?}");
+            assert!(matches!(check(bad), Err(HeadFault::Malformed)), "{bad:?}");
         }
     }
 

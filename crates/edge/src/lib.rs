@@ -1,8 +1,8 @@
 //! The tier that clients reach: listeners, sites, queues, balancing, drain, retries.
 //!
-//! The data plane is hyper's HTTP/1.1 server in front and its low-level client behind, on one
-//! current-thread runtime for each thread; nothing is shared between threads but counters. The
-//! life of a request:
+//! The data plane is hyper's HTTP/1.1 server in front and a client of our own behind (or hyper's
+//! low-level one, see [`Upstream`]), on one current-thread runtime for each thread; nothing is
+//! shared between threads but counters. The life of a request:
 //!
 //! 1. `accept` takes the connection, `wire` watches its time.
 //! 2. `head` refuses what readers could take differently; `hosts` finds the site.
@@ -42,3 +42,4 @@ pub use face::{Dispatcher, Permit, RETRIES_MAX, Refusal, Verdict};
 pub use listen::{Reservation, reserve};
 pub use metrics::{Latency, SiteSnapshot, Snapshot};
 pub use options::{ForwardedTrust, Options, OptionsError, SiteOptions};
+pub use upstream::Upstream;

@@ -1,6 +1,7 @@
 //! The settings of an edge's data plane, as plain values with units in their names.
 
 use crate::face::RETRIES_MAX;
+use crate::upstream::Upstream;
 use pool_model::SiteId;
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -83,6 +84,8 @@ pub struct Options {
     pub retry_body_max_bytes: usize,
     /// Most repetitions of one request at other servers, at most [`RETRIES_MAX`].
     pub retries_max: usize,
+    /// Who speaks with the servers.
+    pub upstream: Upstream,
     /// Idle connections kept for each server by each thread.
     pub upstream_idle_max: usize,
     /// How long an idle connection to a server is kept.
@@ -116,6 +119,7 @@ impl Default for Options {
             expect_wait_ms: 1_000,
             retry_body_max_bytes: 64 * 1024,
             retries_max: 2,
+            upstream: Upstream::Own,
             upstream_idle_max: 64,
             upstream_idle_ms: 30_000,
             connections_max: 10_000,

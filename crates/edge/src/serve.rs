@@ -5,14 +5,13 @@ use crate::attempt::{Outgoing, attempt};
 use crate::core::Core;
 use crate::download::{Download, Flight, Meter};
 use crate::face::{Dispatcher, Permit, Refusal, Verdict};
-use crate::forward;
 use crate::head::{Framing, Head};
 use crate::hosts::{SiteSlot, host_of};
 use crate::options::SiteOptions;
 use crate::upload::{Upload, UploadLimits};
 use crate::upstream::Lease;
 use crate::wire::Client;
-use http::{HeaderValue, Request, Response, header};
+use http::{HeaderValue, Request, Response, header, response};
 use hyper::body::Incoming;
 use pool_model::{NodeId, SiteId};
 use std::convert::Infallible;
@@ -44,7 +43,7 @@ pub(crate) async fn serve<D: Dispatcher>(
         }
     };
     match forward(&meter, &outgoing).await {
-        Ok((response, flight)) => Ok(pass(meter, response, flight)),
+        Ok((parts, flight)) => Ok(pass(meter, parts, flight)),
         Err(reason) => {
             let close = !drain(&outgoing).await;
             Ok(refuse(meter, reason, close))
@@ -113,7 +112,7 @@ fn main_host(site: &SiteOptions) -> Option<HeaderValue> {
 async fn forward<D: Dispatcher>(
     meter: &Meter<D>,
     outgoing: &Outgoing,
-) -> Result<(Response<Incoming>, Flight<D>), Reason> {
+) -> Result<(response::Parts, Flight<D>), Reason> {
     let core = &*meter.core;
     let slot = meter.slot().ok_or(Reason::UnknownSite)?;
     let site = core.options().sites[slot.0].id;
@@ -122,9 +121,9 @@ async fn forward<D: Dispatcher>(
     loop {
         let permit = acquire(&core.dispatcher, site, &failed).await.map_err(Reason::from)?;
         let failure = match at_server(meter, &permit, outgoing).await {
-            Ok((response, lease)) => {
+            Ok((parts, lease)) => {
                 let upload = outgoing.upload.clone();
-                return Ok((response, Flight { permit, lease, upload }));
+                return Ok((parts, Flight { permit, lease, upload }));
             }
             Err(failure) => failure,
         };
@@ -165,7 +164,7 @@ async fn at_server<D: Dispatcher>(
     meter: &Meter<D>,
     permit: &D::Permit,
     outgoing: &Outgoing,
-) -> Result<(Response<Incoming>, Lease), crate::attempt::Failure> {
+) -> Result<(response::Parts, Lease), crate::attempt::Failure> {
     let (core, client) = (&*meter.core, &*meter.client);
     match attempt(core, client, permit, outgoing, false).await {
         Err(failure) if failure.stale && outgoing.may_repeat(&failure) => {
@@ -179,17 +178,10 @@ async fn at_server<D: Dispatcher>(
 /// Hands a server's response on.
 fn pass<D: Dispatcher>(
     mut meter: Meter<D>,
-    response: Response<Incoming>,
+    mut parts: response::Parts,
     flight: Flight<D>,
 ) -> Response<Download<D>> {
-    let (mut parts, incoming) = response.into_parts();
     let status = parts.status;
-    let headers = forward::response(status, &parts.headers);
-    let Ok(mut headers) = headers else {
-        flight.permit.report(Verdict::Broke);
-        drop((incoming, flight));
-        return refuse(meter, Reason::BadResponse, true);
-    };
     flight.permit.report(match status.as_u16() {
         server_error @ 500.. => Verdict::ServerError(server_error),
         _ => Verdict::Answered,
@@ -197,13 +189,12 @@ fn pass<D: Dispatcher>(
     if let Some(upload) = &flight.upload {
         upload.forget_kept();
         if upload.has_trailers() {
-            headers.insert(header::CONNECTION, HeaderValue::from_static("close"));
+            parts.headers.insert(header::CONNECTION, HeaderValue::from_static("close"));
         }
     }
     meter.set_status(status);
-    parts.headers = headers;
     parts.version = http::Version::HTTP_11;
-    Response::from_parts(parts, Download::server(incoming, flight, meter))
+    Response::from_parts(parts, Download::server(flight, meter))
 }
 
 /// Reads the rest of a small request body away; whether nothing of it is left. A client that

@@ -1,24 +1,40 @@
 //! Connections to servers: each thread keeps its own, last in, first out.
 //!
-//! Each connection is a task of hyper's low-level client; a request takes the connection's sender
-//! out of the pool and puts it back when the response is complete. A look-up is two indexings
-//! and a scan over the few servers of one node; nothing is hashed.
+//! What travels over a connection is the matter of a [`Connection`], of which there are two
+//! siblings: `own` reads and writes the socket in the request's own task, `by_hyper` gives it to
+//! a task of hyper's low-level client. [`Upstream`] chooses; both take what `forward` makes of
+//! heads, and must answer alike.
+//!
+//! A look-up is two indexings and a scan over the few servers of one node; nothing is hashed.
 
-use crate::upload::UploadBody;
-use crate::wire::{ServerWire, Traffic};
-use hyper::client::conn::http1::{self, SendRequest};
-use hyper_util::rt::TokioIo;
+mod body;
+mod by_hyper;
+mod chunks;
+mod head;
+mod own;
+mod send;
+
+use crate::attempt::Outgoing;
+use crate::forward::Forwarder;
+use crate::upload::{Gate, UploadBody};
+use bytes::Bytes;
+use http::response::Parts;
+use http_body::SizeHint;
 use pool_model::NodeId;
 use std::cell::RefCell;
 use std::io;
 use std::net::SocketAddr;
-use std::rc::Rc;
+use std::sync::Arc;
+use std::task::{Context, Poll};
 use std::time::Duration;
 use tokio::net::TcpStream;
 use tokio::time::Instant;
 
 /// Longest response head. Servers set large cookies; more than this is a fault.
 const RESPONSE_HEAD_BYTES_MAX: usize = 64 * 1024;
+
+/// Most field lines of a response head: what hyper's parser takes without an allocation.
+const RESPONSE_FIELDS_MAX: usize = 100;
 
 /// Servers remembered for each node. A node serves few sites; when one more comes, the server
 /// that was added first is forgotten with its idle connections.
@@ -27,10 +43,135 @@ const SERVERS_PER_NODE_MAX: usize = 32;
 /// How often idle connections are looked through.
 const SWEEP_EVERY: Duration = Duration::from_secs(1);
 
+/// Who speaks HTTP/1.1 with the servers.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Upstream {
+    /// The edge itself, in the task of each request.
+    #[default]
+    Own,
+    /// hyper's low-level client, with a task for each connection.
+    Hyper,
+}
+
+/// A request on its way to a server.
+pub(crate) struct Asking<'a> {
+    pub(crate) outgoing: &'a Outgoing,
+    pub(crate) forwarder: &'a Forwarder,
+    pub(crate) body: UploadBody,
+    /// Opened when the server says 100.
+    pub(crate) gate: Option<Arc<Gate>>,
+}
+
+/// Whether bytes went over a connection since its last request began.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Moved {
+    pub(crate) read: bool,
+    pub(crate) written: bool,
+}
+
+/// Why no response head came.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum HeadFault {
+    /// It can't be understood, or in more than one way.
+    #[error("the head of the response is malformed or ambiguous")]
+    Malformed,
+    /// The connection ended, or the request's body did.
+    #[error("no response: {0}")]
+    Broken(#[source] Box<dyn std::error::Error + Send + Sync>),
+}
+
+/// Why a response's body ended early.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("the server's response broke off")]
+pub(crate) struct BodyFault;
+
+/// A connection to a server. It serves one request at a time: `ask` once, then `poll_data` until
+/// the end. Dropped anywhere in between, it closes.
+pub(crate) trait Connection: Sized {
+    /// Takes a connected socket over.
+    async fn open(stream: TcpStream, limits: &PoolLimits) -> io::Result<Self>;
+
+    /// Whether nothing is left of the last request, and the server has neither closed nor said
+    /// anything since.
+    fn is_open(&self) -> bool;
+
+    /// Whether another request can be sent at once.
+    fn is_ready(&self) -> bool;
+
+    /// Sends a request; ready with the response's head, as the client gets it.
+    async fn ask(&mut self, asking: Asking<'_>) -> Result<Parts, HeadFault>;
+
+    /// What happened since the last call of `ask`.
+    fn moved(&self) -> Moved;
+
+    /// The next piece of the response's body; trailers are dropped. The request's body goes on
+    /// being sent, should it not have ended before the response began.
+    fn poll_data(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Bytes, BodyFault>>>;
+
+    /// Whether the response is known to be complete.
+    fn is_end(&self) -> bool;
+
+    /// What is left of the response's body.
+    fn size_hint(&self) -> SizeHint;
+}
+
+/// A connection of either sibling.
+pub(crate) enum Link {
+    Own(Box<own::Own>),
+    Hyper(Box<by_hyper::ByHyper>),
+}
+
+macro_rules! either {
+    ($link:expr, $one:ident => $call:expr) => {
+        match $link {
+            Link::Own($one) => $call,
+            Link::Hyper($one) => $call,
+        }
+    };
+}
+
+impl Connection for Link {
+    async fn open(stream: TcpStream, limits: &PoolLimits) -> io::Result<Self> {
+        Ok(match limits.upstream {
+            Upstream::Own => Self::Own(Box::new(own::Own::open(stream, limits).await?)),
+            Upstream::Hyper => {
+                Self::Hyper(Box::new(by_hyper::ByHyper::open(stream, limits).await?))
+            }
+        })
+    }
+
+    fn is_open(&self) -> bool {
+        either!(self, one => one.is_open())
+    }
+
+    fn is_ready(&self) -> bool {
+        either!(self, one => one.is_ready())
+    }
+
+    async fn ask(&mut self, asking: Asking<'_>) -> Result<Parts, HeadFault> {
+        either!(self, one => one.ask(asking).await)
+    }
+
+    fn moved(&self) -> Moved {
+        either!(self, one => one.moved())
+    }
+
+    fn poll_data(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Bytes, BodyFault>>> {
+        either!(self, one => one.poll_data(cx))
+    }
+
+    fn is_end(&self) -> bool {
+        either!(self, one => one.is_end())
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        either!(self, one => one.size_hint())
+    }
+}
+
 /// A connection that a request holds.
 pub(crate) struct Lease {
-    pub(crate) sender: SendRequest<UploadBody>,
-    pub(crate) traffic: Rc<Traffic>,
+    pub(crate) link: Link,
     node: NodeId,
     address: SocketAddr,
     /// It served a request before: the server may have closed it meanwhile.
@@ -38,8 +179,7 @@ pub(crate) struct Lease {
 }
 
 struct Idle {
-    sender: SendRequest<UploadBody>,
-    traffic: Rc<Traffic>,
+    link: Link,
     since: Instant,
 }
 
@@ -51,6 +191,7 @@ struct Server {
 /// The settings of a pool.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct PoolLimits {
+    pub(crate) upstream: Upstream,
     pub(crate) idle_max: usize,
     pub(crate) idle_time: Duration,
     pub(crate) connect_time: Duration,
@@ -63,15 +204,11 @@ pub(crate) struct Pool {
     limits: PoolLimits,
     /// By the number of the node.
     nodes: RefCell<Vec<Vec<Server>>>,
-    builder: http1::Builder,
 }
 
 impl Pool {
     pub(crate) fn new(limits: PoolLimits) -> Self {
-        let mut builder = http1::Builder::new();
-        builder.max_buf_size(limits.buffer_bytes_max.max(RESPONSE_HEAD_BYTES_MAX));
-        builder.max_header_size(RESPONSE_HEAD_BYTES_MAX);
-        Self { limits, nodes: RefCell::default(), builder }
+        Self { limits, nodes: RefCell::default() }
     }
 
     /// The connection that was used last, if one is left.
@@ -79,17 +216,17 @@ impl Pool {
         let mut nodes = self.nodes.borrow_mut();
         let servers = nodes.get_mut(node.index())?;
         let server = servers.iter_mut().find(|server| server.address == address)?;
-        while let Some(Idle { sender, traffic, .. }) = server.idle.pop() {
-            if sender.is_ready() {
-                return Some(Lease { sender, traffic, node, address, reused: true });
+        while let Some(Idle { link, .. }) = server.idle.pop() {
+            if link.is_ready() {
+                return Some(Lease { link, node, address, reused: true });
             }
         }
         None
     }
 
-    /// Keeps a connection whose response is complete.
+    /// Keeps a connection whose response is complete, if it can serve another.
     pub(crate) fn put(&self, lease: Lease) {
-        if lease.sender.is_closed() {
+        if !lease.link.is_open() {
             return;
         }
         let mut nodes = self.nodes.borrow_mut();
@@ -107,29 +244,19 @@ impl Pool {
         });
         let idle = &mut servers[place].idle;
         if idle.len() < self.limits.idle_max {
-            let Lease { sender, traffic, .. } = lease;
-            idle.push(Idle { sender, traffic, since: Instant::now() });
+            idle.push(Idle { link: lease.link, since: Instant::now() });
         }
     }
 
-    /// A new connection. Its task runs until either side closes it.
+    /// A new connection.
     pub(crate) async fn connect(&self, node: NodeId, address: SocketAddr) -> io::Result<Lease> {
         let connecting = TcpStream::connect(address);
         let stream = tokio::time::timeout(self.limits.connect_time, connecting)
             .await
             .map_err(|_| io::Error::new(io::ErrorKind::TimedOut, "no connection in time"))??;
         stream.set_nodelay(true)?;
-        let traffic = Rc::new(Traffic::default());
-        let wire = ServerWire::new(stream, Rc::clone(&traffic), self.limits.write_idle);
-        let (sender, connection) =
-            self.builder.handshake(TokioIo::new(wire)).await.map_err(io::Error::other)?;
-        tokio::task::spawn_local(async move {
-            // What goes wrong here is told to the request; an idle connection's end is no news.
-            if let Err(error) = connection.await {
-                tracing::trace!(%address, %error, "connection to a server ended");
-            }
-        });
-        Ok(Lease { sender, traffic, node, address, reused: false })
+        let link = Link::open(stream, &self.limits).await?;
+        Ok(Lease { link, node, address, reused: false })
     }
 
     /// Closes what has been idle for too long, for ever.
@@ -141,7 +268,7 @@ impl Pool {
             for server in self.nodes.borrow_mut().iter_mut().flatten() {
                 let idle_time = self.limits.idle_time;
                 server.idle.retain(|idle| {
-                    now.duration_since(idle.since) < idle_time && !idle.sender.is_closed()
+                    now.duration_since(idle.since) < idle_time && idle.link.is_open()
                 });
             }
         }

@@ -105,18 +105,19 @@ impl Client {
 }
 
 /// Fails a write that makes no progress.
-struct Stall {
+pub(crate) struct Stall {
     limit: Duration,
     since: Option<Instant>,
     dog: Watchdog,
 }
 
 impl Stall {
-    fn new(limit: Duration) -> Self {
+    pub(crate) fn new(limit: Duration) -> Self {
         Self { limit, since: None, dog: Watchdog::default() }
     }
 
-    fn check(
+    /// Passes a write's outcome on, or fails it with `TimedOut`.
+    pub(crate) fn check(
         &mut self,
         cx: &mut Context<'_>,
         written: Poll<io::Result<usize>>,
@@ -294,7 +295,7 @@ pub(crate) struct Traffic {
     pub(crate) written_bytes: Cell<u64>,
 }
 
-/// A server's socket.
+/// A server's socket under hyper's client.
 pub(crate) struct ServerWire {
     stream: TcpStream,
     traffic: Rc<Traffic>,

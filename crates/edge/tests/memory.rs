@@ -13,7 +13,7 @@ use common::client::Client;
 use common::dispatcher::Fixed;
 use common::options;
 use common::origin::{Conn, Origin};
-use edge::{Edge, Options, SiteOptions};
+use edge::{Edge, Options, SiteOptions, Upstream};
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::SocketAddr;
 use std::process::{Child, Command, Stdio};
@@ -28,18 +28,19 @@ const ADDED_KIB_MAX: u64 = 1024;
 
 fn main() {
     match std::env::args().nth(1).as_deref() {
-        Some("serve") => serve(&std::env::args().nth(2).unwrap()),
+        Some("own") => serve(&std::env::args().nth(2).unwrap(), Upstream::Own),
+        Some("hyper") => serve(&std::env::args().nth(2).unwrap(), Upstream::Hyper),
         // Arguments of the test runner, such as a filter, change nothing: there is one test.
         Some("--list") => println!("bodies_do_not_pile_up: test"),
-        _ => measure(),
+        _ => ["own", "hyper"].into_iter().for_each(measure),
     }
 }
 
 /// The edge's process: serves until its standard input ends.
-fn serve(origin: &str) {
+fn serve(origin: &str, upstream: Upstream) {
     let site = SiteOptions { body_bytes_max: u64::MAX, ..options().sites.remove(0) };
     let fixed = Fixed::new(&[origin.parse().unwrap()], 8);
-    let edge = Edge::start(Options { sites: vec![site], ..options() }, &fixed).unwrap();
+    let edge = Edge::start(Options { sites: vec![site], upstream, ..options() }, &fixed).unwrap();
     println!("{}", edge.addresses()[0]);
     std::io::stdout().flush().unwrap();
     let _ = std::io::stdin().read(&mut [0]);
@@ -56,9 +57,9 @@ impl Drop for Server {
     }
 }
 
-fn start(origin: SocketAddr) -> (Server, SocketAddr) {
+fn start(origin: SocketAddr, upstream: &str) -> (Server, SocketAddr) {
     let mut child = Command::new(std::env::current_exe().unwrap())
-        .args(["serve", &origin.to_string()])
+        .args([upstream, &origin.to_string()])
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
         .spawn()
@@ -122,13 +123,13 @@ fn upload(client: &mut Client, count: usize) {
     assert_eq!(client.reply().unwrap().text(), count.to_string());
 }
 
-fn measure() {
+fn measure(upstream: &str) {
     let origin = Origin::new(|mut conn, _| {
         while let Some(head) = conn.head() {
             answer(&mut conn, &head);
         }
     });
-    let (server, address) = start(origin.address);
+    let (server, address) = start(origin.address, upstream);
     let process = server.0.id();
     let mut client = Client::new(address);
     for (name, run) in [("down", download as fn(&mut Client, usize)), ("up", upload)] {
@@ -140,8 +141,9 @@ fn measure() {
         run(&mut client, GIB);
         let seconds = started.elapsed().as_secs_f64();
         let added = status_kib(process, "VmHWM:").saturating_sub(before);
-        println!("1 GiB {name}: {seconds:.1} s, at most {added} KiB more than the {before} before");
-        assert!(added <= ADDED_KIB_MAX, "{added} KiB were added by 1 GiB {name}");
+        let took = format!("{upstream}: 1 GiB {name}: {seconds:.1} s");
+        println!("{took}, at most {added} KiB more than the {before} before");
+        assert!(added <= ADDED_KIB_MAX, "{added} KiB were added by 1 GiB {name} ({upstream})");
     }
-    println!("test bodies_do_not_pile_up ... ok");
+    println!("test bodies_do_not_pile_up ({upstream}) ... ok");
 }

@@ -8,7 +8,7 @@ pub mod dispatcher;
 pub mod origin;
 
 use dispatcher::Fixed;
-use edge::{Edge, Options, SiteOptions};
+use edge::{Edge, Options, SiteOptions, Upstream};
 use pool_model::SiteId;
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
@@ -20,10 +20,19 @@ pub fn site() -> SiteId {
     SiteId::MIN
 }
 
+/// The sibling that speaks with the servers. Every test runs twice: in its own program with the
+/// default, and once more within `by_hyper`, which includes all of them.
+pub fn upstream() -> Upstream {
+    match module_path!().starts_with("by_hyper::") {
+        true => Upstream::Hyper,
+        false => Upstream::Own,
+    }
+}
+
 /// Options with one site, `a.example`.
 pub fn options() -> Options {
     let sites = vec![SiteOptions::new(site(), "one", &["a.example"])];
-    Options { sites, ..Options::default() }
+    Options { sites, upstream: upstream(), ..Options::default() }
 }
 
 /// An edge of one site before these servers, each with room for 64 requests.

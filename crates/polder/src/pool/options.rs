@@ -94,6 +94,7 @@ pub(super) fn edge(settings: &Settings, id: EdgeId) -> Result<edge::Options, IdO
         expect_wait_ms: http.expect_wait_ms.into(),
         retry_body_max_bytes: http.retry_body_max_bytes as usize,
         retries_max: usize::from(http.retries_max),
+        upstream: edge::Upstream::default(),
         upstream_idle_max: http.upstream_idle_max as usize,
         upstream_idle_ms: http.upstream_idle_ms.into(),
         connections_max: clients_max(settings, threads),
