@@ -17,8 +17,10 @@
 //! outside the dispatcher.
 
 mod accept;
+mod admit;
 mod answer;
 mod attempt;
+mod caller;
 mod core;
 pub mod dispatch;
 mod download;
@@ -27,10 +29,14 @@ pub mod face;
 mod forward;
 mod head;
 mod hosts;
+mod http1;
+mod http2;
 mod listen;
 mod metrics;
 mod options;
 mod serve;
+mod stream;
+mod tls;
 mod upload;
 mod upstream;
 mod watchdog;
@@ -41,5 +47,6 @@ pub use edge::{Edge, MetricsReader, StartError};
 pub use face::{Dispatcher, Permit, RETRIES_MAX, Refusal, Verdict};
 pub use listen::{Reservation, reserve};
 pub use metrics::{Latency, SiteSnapshot, Snapshot};
-pub use options::{ForwardedTrust, Options, OptionsError, SiteOptions};
+pub use options::{ClientCertificate, ForwardedTrust, Options, OptionsError, SiteOptions, SiteTls};
+pub use tls::TlsError;
 pub use upstream::Upstream;

@@ -5,7 +5,9 @@
 
 pub mod client;
 pub mod dispatcher;
+pub mod frames;
 pub mod origin;
+pub mod tls;
 
 use dispatcher::Fixed;
 use edge::{Edge, Options, SiteOptions, Upstream};
