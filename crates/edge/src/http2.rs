@@ -92,8 +92,10 @@ impl Stream {
         }
         let now = Instant::now();
         let since = match self.client.body() {
-            BodyState::Client { moved: false } => self.stalled_since.unwrap_or(now),
-            BodyState::Client { moved: true } | BodyState::Over => now,
+            BodyState::Client { moved: true } => now,
+            BodyState::Client { moved: false } | BodyState::Over => {
+                self.stalled_since.unwrap_or(now)
+            }
             BodyState::None | BodyState::Server => {
                 self.stalled_since = None;
                 return Poll::Pending;
