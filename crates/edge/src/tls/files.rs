@@ -46,16 +46,12 @@ pub enum TlsError {
         path: PathBuf,
     },
     /// The certificate and the key of a site don't fit together, or can't be used.
-    #[error("site {site}: {certificate} with the key {key}: {source}")]
+    #[error("{pair}: {source}")]
     Pair {
-        /// The site.
-        site: String,
-        /// The file of the certificate.
-        certificate: PathBuf,
-        /// The file of its key.
-        key: PathBuf,
+        /// The site and its files.
+        pair: String,
         /// Why.
-        source: rustls::Error,
+        source: Box<rustls::Error>,
     },
     /// Clients are to be checked, and there is nothing to check them by.
     #[error("site {site}: client certificates need `client_ca`, the certificates that sign them")]
@@ -113,9 +109,8 @@ impl Material {
     /// The site's configuration, with a fresh key for tickets.
     pub(super) fn config(self, site: &str) -> Result<ServerConfig, TlsError> {
         let provider = Arc::new(ring::default_provider());
-        let SiteTls { certificate, key, .. } = self.paths.clone();
-        let site = site.to_owned();
-        let pair = |source| TlsError::Pair { site, certificate, key, source };
+        let (certificate, key) = (self.paths.certificate.display(), self.paths.key.display());
+        let pair = format!("site {site}: {certificate} with the key {key}");
         let versions = ServerConfig::builder_with_provider(Arc::clone(&provider))
             .with_safe_default_protocol_versions()
             .expect("ring knows TLS 1.2 and 1.3");
@@ -123,7 +118,9 @@ impl Material {
             ClientCertificate::Off => versions.with_no_client_auth(),
             _ => versions.with_client_cert_verifier(self.verifier(provider)?),
         };
-        let mut config = builder.with_single_cert(self.chain, self.key).map_err(pair)?;
+        let config = builder.with_single_cert(self.chain, self.key);
+        let mut config =
+            config.map_err(|error| TlsError::Pair { pair, source: Box::new(error) })?;
         config.ticketer = ring::Ticketer::new().map_err(TlsError::Tickets)?;
         // Tickets are enough, and a table of sessions would be shared between threads under a lock.
         config.session_storage = Arc::new(NoServerSessionStorage {});
