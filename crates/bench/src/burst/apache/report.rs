@@ -37,8 +37,8 @@ pub(super) fn text(results: &Results) -> String {
     let (look, hold) = results.look_and_hold_ms;
     let usable = f64::from(B.usable);
     text.line(format!(
-        "Apache httpd (prefork), {} bytes, {BURN_US} us burnt by each request beside what it \
-         costs.\nNodes: {:.0} % of a core ({} us in {} us, control groups of version {}); at most {} of \
+        "Apache httpd (prefork), {} bytes, {BURN_US} us burnt by each request beside its cost.\n\
+         Nodes: {:.0} % of a core ({} us in {} us, control groups of version {}); at most {} of \
          them busy\nat once: {:.1} of {} cores. Both pools: look {look} ms, hold {hold} ms, one \
          edge of one thread,\n64 requests in flight.",
         DOCUMENT.bytes,
