@@ -172,7 +172,10 @@ fn almost() -> impl Strategy<Value = Vec<u8>> {
 
 proptest! {
     #[test]
-    fn what_is_written_is_read(ends in one_family(), rest in prop::collection::vec(any::<u8>(), 0..20)) {
+    fn what_is_written_is_read(
+        ends in one_family(),
+        rest in prop::collection::vec(any::<u8>(), 0..20),
+    ) {
         for version in [ProxyVersion::V1, ProxyVersion::V2] {
             let header = write(version, &ends);
             let (source, destination) = same_family(&ends);
