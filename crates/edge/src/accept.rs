@@ -1,11 +1,13 @@
 //! One thread of an edge: it accepts, serves connections, and drains.
 
+use crate::access_log::LogQueue;
 use crate::admit::{Door, Protocol, admit};
 use crate::core::{Core, Shared};
 use crate::edge::Stage;
 use crate::face::Dispatcher;
 use crate::http1::serve_http1;
 use crate::http2::serve_http2;
+use crate::labels::Chance;
 use crate::listen::Listener;
 use crate::metrics::Shard;
 use crate::options::Options;
@@ -34,7 +36,12 @@ const HEADERS_MAX_INLINE: usize = 100;
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 
 impl<D: Dispatcher> Core<D> {
-    pub(crate) fn new(shared: Arc<Shared>, dispatcher: D, metrics: Arc<Shard>) -> Rc<Self> {
+    pub(crate) fn new(
+        shared: Arc<Shared>,
+        dispatcher: D,
+        metrics: Arc<Shard>,
+        log: Option<LogQueue>,
+    ) -> Rc<Self> {
         let options = &shared.options;
         let buffer_bytes_max = BUFFER_BYTES.max(options.header_bytes_max);
         let limits = PoolLimits {
@@ -52,6 +59,8 @@ impl<D: Dispatcher> Core<D> {
             shared,
             dispatcher,
             metrics,
+            log,
+            chance: Chance::seeded(),
             draining: Cell::new(false),
             drain: Notify::new(),
             closing: Cell::new(false),

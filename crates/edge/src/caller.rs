@@ -1,6 +1,7 @@
 //! Who asks: what a connection says about its client, the same for all its requests.
 
 use crate::hosts::SiteSlot;
+use crate::proxy_header::Ends;
 use http::HeaderValue;
 use std::net::{IpAddr, SocketAddr};
 
@@ -10,6 +11,8 @@ pub(crate) struct Caller {
     pub(crate) address: SocketAddr,
     /// Its address as it stands in `X-Forwarded-For`.
     pub(crate) forwarded_for: HeaderValue,
+    /// Both ends of the client's connection, where servers are to be told.
+    pub(crate) ends: Option<Ends>,
     /// None on a plain connection.
     pub(crate) secured: Option<Secured>,
 }
@@ -26,8 +29,13 @@ pub(crate) struct Secured {
 }
 
 impl Caller {
-    pub(crate) fn new(address: SocketAddr, secured: Option<Secured>) -> Self {
-        Self { address, forwarded_for: forwarded_for(address.ip()), secured }
+    pub(crate) fn new(address: SocketAddr, ends: Option<Ends>) -> Self {
+        Self { address, forwarded_for: forwarded_for(address.ip()), ends, secured: None }
+    }
+
+    /// The same client after a TLS handshake.
+    pub(crate) fn secured(self, secured: Secured) -> Self {
+        Self { secured: Some(secured), ..self }
     }
 
     /// What `X-Forwarded-Proto` says.

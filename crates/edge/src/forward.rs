@@ -4,6 +4,7 @@
 
 use crate::attempt::Outgoing;
 use crate::head::{Framing, content_length, is_connection_option, is_protected};
+use crate::labels::{Labels, TRACEPARENT, X_REQUEST_ID};
 use crate::options::ForwardedTrust;
 use crate::upstream::HeadFault;
 use http::header::{self, HeaderMap, HeaderName, HeaderValue};
@@ -25,21 +26,35 @@ pub(crate) enum Fields<'a> {
 
 impl Fields<'_> {
     /// Room for the fields that the edge adds.
-    pub(crate) const ADDED: usize = 7;
+    pub(crate) const ADDED: usize = 9;
 
     fn add(&mut self, name: &HeaderName, value: &HeaderValue) {
         match self {
             Self::Map(map) => {
                 map.append(name.clone(), value.clone());
             }
-            Self::Lines(lines) => {
-                lines.extend_from_slice(name.as_str().as_bytes());
-                lines.extend_from_slice(b": ");
-                lines.extend_from_slice(value.as_bytes());
-                lines.extend_from_slice(b"\r\n");
-            }
+            Self::Lines(lines) => line(lines, name, value.as_bytes()),
         }
     }
+
+    /// A value of the edge's own making.
+    fn add_text(&mut self, name: &HeaderName, text: &[u8]) {
+        match self {
+            Self::Map(map) => {
+                if let Ok(value) = HeaderValue::from_bytes(text) {
+                    map.append(name.clone(), value);
+                }
+            }
+            Self::Lines(lines) => line(lines, name, text),
+        }
+    }
+}
+
+fn line(lines: &mut Vec<u8>, name: &HeaderName, value: &[u8]) {
+    lines.extend_from_slice(name.as_str().as_bytes());
+    lines.extend_from_slice(b": ");
+    lines.extend_from_slice(value);
+    lines.extend_from_slice(b"\r\n");
 }
 
 /// Fields of one connection, never of a message (RFC 9110, 7.6.1), and the framing, which is
@@ -77,9 +92,12 @@ fn claims_certificate(name: &str) -> bool {
 ///
 /// Servers with CGI-like interfaces read `_` as `-`: `X_Forwarded_For` must not get past us where
 /// `X-Forwarded-For` does not.
-fn is_filtered(name: &HeaderName, rewrite: bool) -> bool {
+fn is_filtered(name: &HeaderName, rewrite: bool, labels: &Labels) -> bool {
     let filtered = |name: &str| {
-        ends_here(name) || claims_certificate(name) || (rewrite && claims_origin(name))
+        ends_here(name)
+            || claims_certificate(name)
+            || (rewrite && claims_origin(name))
+            || labels.replaces(name)
     };
     let name = name.as_str();
     filtered(name) || (name.contains('_') && filtered(&name.replace('_', "-")))
@@ -105,7 +123,7 @@ impl Forwarder {
 
     /// The fields of a request as the server gets them.
     pub(crate) fn request(&self, outgoing: &Outgoing, to: &mut Fields<'_>) {
-        let Outgoing { parts, head, host, caller, slot, .. } = outgoing;
+        let Outgoing { parts, head, host, caller, slot, labels, .. } = outgoing;
         to.add(&header::HOST, host);
         let rewrite = self.trust == ForwardedTrust::Rewrite;
         let joined = joined_cookie(parts);
@@ -113,7 +131,7 @@ impl Forwarder {
             if joined.is_some() && name == header::COOKIE {
                 continue;
             }
-            if !is_filtered(name, rewrite) && !head.dropped.contains(name) {
+            if !is_filtered(name, rewrite, labels) && !head.dropped.contains(name) {
                 to.add(name, value);
             }
         }
@@ -147,6 +165,12 @@ impl Forwarder {
             _ => &self.via,
         };
         to.add(&header::VIA, via);
+        if let Some(id) = labels.id() {
+            to.add_text(&X_REQUEST_ID, id);
+        }
+        if let Some(traceparent) = labels.traceparent() {
+            to.add_text(&TRACEPARENT, traceparent);
+        }
     }
 }
 
@@ -190,7 +214,8 @@ pub(crate) struct ResponseFields {
 
 impl ResponseFields {
     pub(crate) fn new(count: usize) -> Self {
-        let to = HeaderMap::with_capacity(count + 1);
+        // One for the length, one for the request's id.
+        let to = HeaderMap::with_capacity(count + 2);
         let (closes, keeps, named) = (false, false, Vec::new());
         Self { to, length: None, chunked: false, closes, keeps, named }
     }
@@ -275,7 +300,9 @@ mod tests {
         let parts = request.header("host", "a.example").body(()).unwrap().into_parts().0;
         let head = Head::read(&parts, 1_000).unwrap();
         let host = head.host.clone().unwrap();
-        let outgoing = Outgoing { parts, head, host, caller, slot: SiteSlot(0), upload: None };
+        let labels = Labels::default();
+        let (slot, upload, announced) = (SiteSlot(0), None, None);
+        let outgoing = Outgoing { parts, head, host, caller, slot, upload, labels, announced };
         let (mut map, mut lines) = (HeaderMap::new(), Vec::new());
         let forwarder = Forwarder::new(trust, "edge");
         forwarder.request(&outgoing, &mut Fields::Map(&mut map));
@@ -348,14 +375,16 @@ mod tests {
         for trust in [ForwardedTrust::Rewrite, ForwardedTrust::Append] {
             for secured in [None, secured(0, false), secured(1, true)] {
                 let is_tls = secured.is_some();
-                let to = forward_of(Caller::new(address, secured), pretends(), trust);
+                let caller = Caller { secured, ..Caller::new(address, None) };
+                let to = forward_of(caller, pretends(), trust);
                 let told: Vec<_> =
                     to.keys().filter(|name| name.as_str().contains("cert")).collect();
                 assert_eq!(told, Vec::<&HeaderName>::new());
                 let scheme = if is_tls { "https" } else { "http" };
                 assert_eq!(all(&to, "x-forwarded-proto"), [scheme]);
             }
-            let to = forward_of(Caller::new(address, secured(0, true)), pretends(), trust);
+            let caller = Caller { secured: secured(0, true), ..Caller::new(address, None) };
+            let to = forward_of(caller, pretends(), trust);
             assert_eq!(all(&to, "x-client-cert-subject"), ["CN=alice"]);
             assert_eq!(to.keys().filter(|name| name.as_str().contains("cert")).count(), 1);
         }

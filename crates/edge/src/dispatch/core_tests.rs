@@ -81,9 +81,12 @@ fn core(number: u8, records: &[NodeRecord], queue_max: usize) -> Core<Somebody> 
     core
 }
 
+fn seen(record: &NodeRecord) -> NodeSeen {
+    NodeSeen { assign: record.assign(), open: true, link: Link::Mapped, limit: MAX }
+}
+
 fn look(core: &mut Core<Somebody>, records: &[NodeRecord], sites: &[SiteSeen]) -> Out {
-    let seen: Vec<_> =
-        records.iter().map(|r| Some(NodeSeen { assign: r.assign(), open: true })).collect();
+    let seen: Vec<_> = records.iter().map(|record| Some(seen(record))).collect();
     let mut out = Vec::new();
     core.looked(&seen, sites, NOW, &mut out);
     out
@@ -150,7 +153,7 @@ fn a_node_that_comes_takes_from_the_queue_at_once() {
     let now = assign(1, 2);
     records[1].assign_word().store(now.pack(), Ordering::SeqCst);
     let mut out = Vec::new();
-    core.moved(node(1), now, NOW, &mut out);
+    core.moved(node(1), now, MAX, NOW, &mut out);
     assert_eq!(out.len(), 5);
     assert!(out.iter().all(|(_, grant)| grant.node == node(1) && grant.version == 2));
     let first = FirstDispatch { node: node(1), version: 2, at: NOW };
@@ -463,4 +466,41 @@ fn a_new_process_or_site_is_not_blamed_for_the_last_one() {
     look(&mut core, &records, &[]);
     assert!(!core.is_ejected(node(0), NOW), "another site's server");
     assert!(!core.is_ejected(node(7), NOW), "nobody knows that node");
+}
+
+#[test]
+fn no_more_than_a_look_allows_is_sent_to_a_node_elsewhere() {
+    let records = [record(0, 1)];
+    let mut core = core(0, &records, 10);
+    let mut limited = seen(&records[0]);
+    (limited.link, limited.limit) = (Link::Mirrored, 3);
+    let mut out = Vec::new();
+    core.looked(&[Some(limited)], &[], NOW, &mut out);
+    let grants: Vec<_> = (0..3).map(|_| granted(ask(&mut core, 1))).collect();
+    assert!(matches!(ask(&mut core, 1), Outcome::Queued { .. }));
+    assert_eq!(leave(&mut core, &grants[0]).len(), 1, "who waits takes the place");
+}
+
+#[test]
+fn a_node_that_does_not_answer_gets_new_requests_only_if_there_is_no_other() {
+    let records = [record(0, 1), record(1, 1)];
+    let mut core = core(0, &records, 10);
+    let mut told: Vec<_> = records.iter().map(|record| Some(seen(record))).collect();
+    for (link, nodes) in [(Link::Silent, 1..=1), (Link::Gone, 0..=1)] {
+        if let Some(first) = &mut told[0] {
+            first.link = link;
+        }
+        core.looked(&told, &[], NOW, &mut Vec::new());
+        let grants: Vec<_> = (0..6).map(|_| granted(ask(&mut core, 1))).collect();
+        let used = |number| grants.iter().any(|grant| grant.node == node(number));
+        assert_eq!((used(0), used(1)), (nodes.contains(&0), true), "{link:?}");
+        for grant in &grants {
+            leave(&mut core, grant);
+        }
+    }
+    for seen in told.iter_mut().flatten() {
+        seen.link = Link::Silent;
+    }
+    core.looked(&told, &[], NOW, &mut Vec::new());
+    granted(ask(&mut core, 1));
 }

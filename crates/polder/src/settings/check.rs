@@ -29,6 +29,7 @@ pub(super) fn complete(draft: Draft, end: &Span, findings: &Findings) -> Setting
             tls_listen: Vec::new(),
             http2_plain: false,
             threads: None,
+            proxy_protocol: Vec::new(),
         });
     }
     times_and_loads(&settings, &marks, findings);
