@@ -25,6 +25,8 @@ mod download;
 mod edge;
 pub mod face;
 mod forward;
+#[cfg(test)]
+mod fuzz_tests;
 mod head;
 mod hosts;
 mod listen;
