@@ -44,6 +44,8 @@ const TARGETS: &[Target] = &[
     target("tcp_owner", "remote-memory", Place::Test("tcp")),
     target("request_heads", "edge", Place::Lib),
     target("hosts", "edge", Place::Lib),
+    target("proxy_header", "edge", Place::Lib),
+    target("access_log", "edge", Place::Lib),
     target("responses", "edge", Place::Lib),
     target("chunks", "edge", Place::Lib),
     target("http_requests", "edge", Place::Test("differential")),

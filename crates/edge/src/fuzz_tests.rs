@@ -5,6 +5,7 @@ use crate::attempt::Outgoing;
 use crate::forward::{Fields, Forwarder, client_value};
 use crate::head::{Framing, Head};
 use crate::hosts::{SiteMap, host_of};
+use crate::labels::{Chance, LabelRules, Labels};
 use crate::options::{ForwardedTrust, SiteOptions};
 use fuzzing::{Random, Target};
 use http::header::{HeaderName, HeaderValue};
@@ -19,7 +20,7 @@ const CLIENT: &str = "192.0.2.7";
 /// Longest target that the head's reader is told to take.
 const URI_BYTES_MAX: usize = 300;
 
-const TOKENS: [&str; 52] = [
+const TOKENS: [&str; 57] = [
     "GET ",
     "POST ",
     "HEAD ",
@@ -67,6 +68,11 @@ const TOKENS: [&str; 52] = [
     "X-Real-IP: 10.0.0.1\r\n",
     "Via: 1.0 other\r\n",
     "Proxy-Authorization: Basic eA==\r\n",
+    "X-Request-Id: abc\r\n",
+    "X_Request_Id: abc\r\n",
+    "Traceparent: 00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01\r\n",
+    "Traceparent: cc-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-ff-x\r\n",
+    "Tracestate: a=b\r\n",
     "u:p@",
     "%00",
     "?",
@@ -120,12 +126,23 @@ fn all<'a>(lines: &'a [(String, Vec<u8>)], wanted: &str) -> Vec<&'a [u8]> {
 }
 
 /// What the server gets of a head that was taken.
-fn check_forwarded(parts: Parts, head: Head, trust: ForwardedTrust) {
+fn check_forwarded(parts: Parts, head: Head, trust: ForwardedTrust, chance: &Chance) {
     let host = head.host.clone().unwrap_or_else(|| HeaderValue::from_static("default.example"));
     let (framing, dropped) = (head.framing, head.dropped.clone());
     let expects = head.expects_continue;
     let client_value = client_value(CLIENT.parse().unwrap());
-    let outgoing = Outgoing { parts, head, host: host.clone(), client_value, upload: None };
+    let trusts_id = trust == ForwardedTrust::Append;
+    let rules = LabelRules { request_id: true, trusts_id, trace: true };
+    let labels = Labels::new(rules, &parts.headers, chance);
+    let outgoing = Outgoing {
+        parts,
+        head,
+        host: host.clone(),
+        client_value,
+        upload: None,
+        labels,
+        announced: None,
+    };
     let mut bytes = Vec::new();
     Forwarder::new(trust, "edge").request(&outgoing, &mut Fields::Lines(&mut bytes));
     let lines = lines(&bytes);
@@ -147,6 +164,11 @@ fn check_forwarded(parts: Parts, head: Head, trust: ForwardedTrust) {
     assert!(dropped.iter().all(|name| !lines.iter().any(|(line, _)| line == name.as_str())));
     assert_eq!(!all(&lines, "expect").is_empty(), expects);
     assert_eq!(all(&lines, "x-forwarded-for").last(), Some(&CLIENT.as_bytes()));
+    for (name, bytes) in [("x-request-id", 1..=128), ("traceparent", 55..=55)] {
+        let label = all(&lines, name);
+        assert!(label.len() == 1 && bytes.contains(&label[0].len()), "{name}: {label:?}");
+        assert!(label[0].iter().all(u8::is_ascii_graphic), "{name}: {label:?}");
+    }
     assert!(all(&lines, "via").last().is_some_and(|via| via.ends_with(b" edge")));
     if trust == ForwardedTrust::Rewrite {
         assert_eq!(all(&lines, "x-forwarded-for").len(), 1);
@@ -164,6 +186,7 @@ fn fuzz_request_heads() {
         Refused(&'static str),
         Taken(bool, u8, bool, usize, usize),
     }
+    let chance = Chance::seeded();
     let check = |bytes: &[u8], random: &mut Random| {
         let Some(parts) = parsed(bytes) else { return Outcome::NoHead };
         let head = match Head::read(&parts, URI_BYTES_MAX) {
@@ -184,7 +207,7 @@ fn fuzz_request_heads() {
         let (dropped, fields) = (head.dropped.len(), parts.headers.len());
         let outcome = Outcome::Taken(modern, framing, head.expects_continue, dropped, fields);
         let trust = *random.pick(&[ForwardedTrust::Rewrite, ForwardedTrust::Append]);
-        check_forwarded(parts, head, trust);
+        check_forwarded(parts, head, trust, &chance);
         outcome
     };
     Target::new("request_heads", HERE).tokens(&TOKENS).run(check);

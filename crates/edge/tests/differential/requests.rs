@@ -1,7 +1,8 @@
 //! Requests: what each of the three makes of the same bytes of a client.
 
+use crate::common::daemon::Daemon;
 use crate::common::{edge, eventually};
-use crate::peers::{self, Peer};
+use crate::peers;
 use crate::recorder::{Message, Recorder};
 use crate::{confirmed, edge_options};
 use edge::Edge;
@@ -33,23 +34,22 @@ struct Side {
     name: &'static str,
     address: SocketAddr,
     recorder: Recorder,
-    _edge: Option<Edge>,
-    _peer: Option<Peer>,
+    _peer: Option<Daemon>,
 }
 
 impl Side {
-    fn ours() -> Self {
+    fn ours() -> (Self, Edge) {
         let recorder = Recorder::new();
         let (edge, _) = edge(edge_options(), &[recorder.address]);
         let address = edge.addresses()[0];
-        Self { name: "ours", address, recorder, _edge: Some(edge), _peer: None }
+        (Self { name: "ours", address, recorder, _peer: None }, edge)
     }
 
-    fn peer(start: fn(SocketAddr) -> Option<Peer>) -> Option<Self> {
+    fn peer(name: &'static str, start: fn(SocketAddr) -> Option<Daemon>) -> Option<Self> {
         let recorder = Recorder::new();
         let peer = start(recorder.address)?;
-        let (name, address) = (peer.name, peer.address);
-        Some(Self { name, address, recorder, _edge: None, _peer: Some(peer) })
+        let address = peer.address;
+        Some(Self { name, address, recorder, _peer: Some(peer) })
     }
 
     /// Sends the bytes and reads all answers; what the proxy did, request by request, and how many
@@ -352,9 +352,12 @@ fn made(random: &mut Random) -> Vec<u8> {
 
 #[test]
 fn fuzz_http_requests() {
-    let ours = Side::ours();
+    let (ours, _edge) = Side::ours();
     let others: Vec<Side> =
-        [peers::nginx, peers::haproxy].into_iter().filter_map(Side::peer).collect();
+        [Side::peer("nginx", peers::nginx), Side::peer("haproxy", peers::haproxy)]
+            .into_iter()
+            .flatten()
+            .collect();
     let check = |bytes: &[u8], random: &mut Random| {
         let bytes = [bytes, LAST.as_bytes()].concat();
         let cuts = if random.once_in(4) { 1 + random.below(PIECES_MAX) } else { 1 };

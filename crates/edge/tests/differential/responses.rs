@@ -1,9 +1,10 @@
 //! Responses: what the clients of each of the three see of the same bytes of a hostile server, and
 //! whether anything of them is ever taken for the answer to another request.
 
+use crate::common::daemon::Daemon;
 use crate::common::origin::{Conn, Origin};
 use crate::common::{PATIENCE, edge, eventually};
-use crate::peers::{self, Peer};
+use crate::peers;
 use crate::{confirmed, edge_options};
 use edge::{Edge, Options};
 use fuzzing::{Random, Target};
@@ -47,8 +48,7 @@ struct Side {
     /// How often the server has said all of its script.
     said: Arc<AtomicUsize>,
     _origin: Origin,
-    _edge: Option<Edge>,
-    _peer: Option<Peer>,
+    _peer: Option<Daemon>,
 }
 
 fn hostile() -> (Origin, Arc<Mutex<Script>>, Arc<AtomicUsize>) {
@@ -81,27 +81,20 @@ fn hostile() -> (Origin, Arc<Mutex<Script>>, Arc<AtomicUsize>) {
 }
 
 impl Side {
-    fn ours() -> Self {
+    fn ours() -> (Self, Edge) {
         let (origin, script, said) = hostile();
         let options = Options { retries_max: 2, response_header_timeout_ms: 300, ..edge_options() };
         let (edge, _) = edge(options, &[origin.address]);
         let address = edge.addresses()[0];
-        Self {
-            name: "ours",
-            address,
-            script,
-            said,
-            _origin: origin,
-            _edge: Some(edge),
-            _peer: None,
-        }
+        let side = Self { name: "ours", address, script, said, _origin: origin, _peer: None };
+        (side, edge)
     }
 
-    fn peer(start: fn(SocketAddr) -> Option<Peer>) -> Option<Self> {
+    fn peer(name: &'static str, start: fn(SocketAddr) -> Option<Daemon>) -> Option<Self> {
         let (origin, script, said) = hostile();
         let peer = start(origin.address)?;
-        let (name, address) = (peer.name, peer.address);
-        Some(Self { name, address, script, said, _origin: origin, _edge: None, _peer: Some(peer) })
+        let address = peer.address;
+        Some(Self { name, address, script, said, _origin: origin, _peer: Some(peer) })
     }
 
     /// The hostile response; then, on the same connection and on another, good ones.
@@ -361,9 +354,12 @@ fn made(random: &mut Random) -> Vec<u8> {
 
 #[test]
 fn fuzz_http_responses() {
-    let ours = Side::ours();
+    let (ours, _edge) = Side::ours();
     let others: Vec<Side> =
-        [peers::nginx, peers::haproxy].into_iter().filter_map(Side::peer).collect();
+        [Side::peer("nginx", peers::nginx), Side::peer("haproxy", peers::haproxy)]
+            .into_iter()
+            .flatten()
+            .collect();
     let check = |bytes: &[u8], random: &mut Random| {
         let cuts = if random.once_in(3) { 1 + random.below(3) } else { 1 };
         let pieces = bytes.chunks(bytes.len().div_ceil(cuts).max(1)).map(<[u8]>::to_vec).collect();
