@@ -118,7 +118,7 @@ fn check_json(line: &Line<'_>) {
         let given = given.map(String::from_utf8_lossy);
         assert_eq!(value[name].as_str(), given.as_deref(), "{name}");
     }
-    assert_eq!(value.as_object().map(serde_json::Map::len), Some(19));
+    assert_eq!(value.as_object().map(serde_json::Map::len), Some(20));
 }
 
 #[test]
