@@ -31,6 +31,8 @@ mod download;
 mod edge;
 pub mod face;
 mod forward;
+#[cfg(test)]
+mod fuzz_tests;
 mod head;
 mod hosts;
 mod http1;
@@ -45,6 +47,8 @@ mod proxy_in;
 mod serve;
 mod stream;
 mod tls;
+#[cfg(test)]
+mod told_fuzz_tests;
 mod upload;
 mod upstream;
 mod watchdog;
