@@ -4,34 +4,53 @@
 //! cargo run --release -p bench -- burst        # bursts: rigid, reconf, over-provisioned
 //! cargo run --release -p bench -- sensitivity  # the same over look and hold
 //! cargo run --release -p bench -- churn        # moves as fast as they go, and none when idle
+//! cargo run --release -p bench -- proxy        # CPU time of a proxied request, beside others
 //! ```
 //!
 //! Each command: settings -> rigs ([`polder::rig`]) -> load -> measures -> table, JSON, SVG. The
 //! pure part of each (what measures mean) is apart from what runs it.
 
 mod burst;
+mod children;
 mod churn;
 mod cli;
+mod cores;
 mod interrupt;
 mod machine;
 mod output;
 mod progress;
+mod proxy;
 mod sensitivity;
 mod smoke;
+mod tools;
 mod waits;
 
 use clap::Parser;
 use cli::{Cli, Command, FigureArguments};
 use output::Output;
+use std::ffi::OsString;
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
     let arguments: Vec<_> = std::env::args_os().collect();
-    if let Some(code) = polder::rig::hidden(&arguments) {
+    if let Some(code) = hidden(&arguments) {
         return code;
     }
     let cli = Cli::parse();
-    match run(&cli.command) {
+    ended(run(&cli.command))
+}
+
+/// What the children of figures are started with.
+fn hidden(arguments: &[OsString]) -> Option<ExitCode> {
+    let helper = match arguments.get(1)?.to_str()? {
+        proxy::origin::ORIGIN_PROCESS => proxy::origin::process,
+        _ => return children::hidden(arguments).or_else(|| polder::rig::hidden(arguments)),
+    };
+    Some(ended(helper()))
+}
+
+fn ended(outcome: anyhow::Result<()>) -> ExitCode {
+    match outcome {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             eprintln!("error: {error:#}");
@@ -48,6 +67,7 @@ fn run(command: &Command) -> anyhow::Result<()> {
             sensitivity::run(&output("sensitivity", arguments)?, &cancel)
         }
         Command::Churn(arguments) => churn::run(&output("churn", arguments)?, &cancel),
+        Command::Proxy(arguments) => proxy::run(&output("proxy", arguments)?, &cancel),
         Command::All(arguments) => {
             burst::run(&output("burst", arguments)?, &cancel)?;
             sensitivity::run(&output("sensitivity", arguments)?, &cancel)?;

@@ -2,6 +2,8 @@
 
 use crate::settings::PolicyName;
 use load::generate::Cancel;
+use std::net::SocketAddr;
+use std::path::PathBuf;
 use std::time::Duration;
 
 /// One site of a rig.
@@ -65,6 +67,25 @@ pub enum RigServers {
     OneStub,
     /// Each node has an agent process, which starts a stub for each site.
     Agents,
+    /// One server that runs anyway stands for all nodes and sites.
+    At(SocketAddr),
+}
+
+/// How clients reach the edges of a rig.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum RigFront {
+    /// HTTP/1.1 in plain text.
+    #[default]
+    Http1,
+    /// HTTP/2 too, in plain text, by prior knowledge.
+    Http2,
+    /// TLS only.
+    Tls {
+        /// The certificate of all sites, a PEM file.
+        certificate: PathBuf,
+        /// Its key, a PEM file.
+        key: PathBuf,
+    },
 }
 
 /// What a rig is made of.
@@ -78,6 +99,8 @@ pub struct RigOptions {
     pub node: RigNode,
     /// Who decides on moves.
     pub policy: PolicyName,
+    /// How clients reach the edges.
+    pub front: RigFront,
     /// Edge processes.
     pub edges: u8,
     /// Threads of each edge; the product's default when `None`.
@@ -106,6 +129,7 @@ impl RigOptions {
             sites,
             node: RigNode::default(),
             policy: PolicyName::Reconf,
+            front: RigFront::default(),
             edges: 1,
             threads: Some(1),
             look_every_ms: None,

@@ -1,6 +1,6 @@
 //! The settings file of a rig.
 
-use super::options::{RigOptions, RigServers};
+use super::options::{RigFront, RigOptions, RigServers, RigSite};
 use super::stub_process::StubAddresses;
 use std::fmt::Write as _;
 use std::net::SocketAddr;
@@ -25,7 +25,7 @@ pub(super) fn settings_text(
     let mut text = String::new();
     pool(&mut text, options, runtime_dir);
     for edge in edges {
-        put(&mut text, format_args!("\n[[edges]]\nlisten = [\"{edge}\"]"));
+        put(&mut text, format_args!("\n[[edges]]\n{}", listen(&options.front, *edge)));
         if let Some(threads) = options.threads {
             put(&mut text, format_args!("threads = {threads}"));
         }
@@ -38,8 +38,12 @@ pub(super) fn settings_text(
         put(&mut text, format_args!("nodes = {}\nhard = {}", site.nodes, site.hard));
         put(&mut text, format_args!("queue_max = {}", options.queue_max));
         put(&mut text, format_args!("queue_timeout_ms = {QUEUE_TIMEOUT_MS}"));
+        if let RigFront::Tls { certificate, key } = &options.front {
+            let [certificate, key] = [certificate, key].map(|path| quoted(path));
+            put(&mut text, format_args!("tls = {{ certificate = {certificate}, key = {key} }}"));
+        }
         if options.servers == RigServers::Agents {
-            let program = toml::Value::from(program.display().to_string());
+            let program = quoted(program);
             let spec = "\"stub-process\", \"--node\", \"{node}\", \"--site\", \"{site}\", \
                         \"--listen\", \"{host}:{port}\"";
             put(&mut text, format_args!("command = [{program}, {spec}]"));
@@ -49,11 +53,15 @@ pub(super) fn settings_text(
         let name = RigOptions::node_name(index);
         put(&mut text, format_args!("\n[[nodes]]\nname = \"{name}\""));
         put(&mut text, format_args!("max_in_flight = {}", options.node.max_in_flight));
-        if options.servers == RigServers::OneStub {
+        if options.servers != RigServers::Agents {
+            let address = |site: &RigSite| match options.servers {
+                RigServers::At(address) => Some(address),
+                _ => stubs.address(&name, &site.name),
+            };
             let listed: Vec<String> = options
                 .sites
                 .iter()
-                .filter_map(|site| Some((site, stubs.address(&name, &site.name)?)))
+                .filter_map(|site| Some((site, address(site)?)))
                 .map(|(site, address)| format!("{} = \"{address}\"", site.name))
                 .collect();
             put(&mut text, format_args!("servers = {{ {} }}", listed.join(", ")));
@@ -62,8 +70,21 @@ pub(super) fn settings_text(
     text
 }
 
+/// The keys that say where and how an edge listens.
+fn listen(front: &RigFront, address: SocketAddr) -> String {
+    match front {
+        RigFront::Http1 => format!("listen = [\"{address}\"]"),
+        RigFront::Http2 => format!("listen = [\"{address}\"]\nhttp2_plain = true"),
+        RigFront::Tls { .. } => format!("listen = []\ntls_listen = [\"{address}\"]"),
+    }
+}
+
+fn quoted(path: &Path) -> toml::Value {
+    toml::Value::from(path.display().to_string())
+}
+
 fn pool(text: &mut String, options: &RigOptions, runtime_dir: &Path) {
-    let folder = toml::Value::from(runtime_dir.display().to_string());
+    let folder = quoted(runtime_dir);
     put(text, format_args!("[pool]\nname = \"{}\"", options.name));
     put(text, format_args!("policy = \"{}\"\nruntime_dir = {folder}", options.policy.name()));
     put(text, format_args!("drain_max_ms = {DRAIN_MAX_MS}"));
@@ -125,6 +146,20 @@ mod tests {
         let Servers::Addresses(addresses) = &settings.nodes[1].servers else { panic!("no agent") };
         assert_eq!(addresses[1].port(), 9_004);
         assert_eq!(settings.sites[1].hosts, ["blue.test"]);
+    }
+
+    #[test]
+    fn one_server_that_runs_anyway_stands_for_all() {
+        let options = options(RigServers::At("127.0.0.1:9000".parse().unwrap()));
+        let edges = ["127.0.0.1:8001".parse().unwrap()];
+        let none = StubAddresses::default();
+        let text =
+            settings_text(&options, Path::new("/tmp/run"), &edges, &none, Path::new("/bin/x"));
+        let settings = parse("rig.toml", &text, &[]).unwrap_or_else(|e| panic!("{e}")).settings;
+        for node in &settings.nodes {
+            let Servers::Addresses(addresses) = &node.servers else { panic!("no agent") };
+            assert!(addresses.iter().all(|address| address.port() == 9_000), "{addresses:?}");
+        }
     }
 
     #[test]
