@@ -32,6 +32,9 @@ pub(crate) enum Command {
     /// CPU time of a proxied request beside nginx and HAProxy, plain, over TLS, over HTTP/2;
     /// about 5 minutes
     Proxy(FigureArguments),
+    /// Reads of a busy node's record over shared memory and TCP (figures 5 and 6 of the paper);
+    /// about 3 minutes
+    Memory(FigureArguments),
     /// All of them, one after the other
     All(FigureArguments),
     /// Whether a pool starts, serves, moves and stops here: what the tests ask
@@ -72,7 +75,7 @@ mod tests {
     fn clap_finds_no_contradiction_and_the_figures_are_listed() {
         Cli::command().debug_assert();
         let help = Cli::command().render_help().to_string();
-        for figure in ["burst", "sensitivity", "churn", "proxy", "all"] {
+        for figure in ["burst", "sensitivity", "churn", "proxy", "memory", "all"] {
             assert!(help.contains(&format!("\n  {figure}")), "{help}");
         }
     }

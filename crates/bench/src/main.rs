@@ -5,6 +5,7 @@
 //! cargo run --release -p bench -- sensitivity  # the same over look and hold
 //! cargo run --release -p bench -- churn        # moves as fast as they go, and none when idle
 //! cargo run --release -p bench -- proxy        # CPU time of a proxied request, beside others
+//! cargo run --release -p bench -- memory       # reads of the record of a busy node
 //! ```
 //!
 //! Each command: settings -> rigs ([`polder::rig`]) -> load -> measures -> table, JSON, SVG. The
@@ -17,6 +18,7 @@ mod cli;
 mod cores;
 mod interrupt;
 mod machine;
+mod memory;
 mod output;
 mod progress;
 mod proxy;
@@ -42,11 +44,16 @@ fn main() -> ExitCode {
 
 /// What the children of figures are started with.
 fn hidden(arguments: &[OsString]) -> Option<ExitCode> {
-    let helper = match arguments.get(1)?.to_str()? {
-        proxy::origin::ORIGIN_PROCESS => proxy::origin::process,
+    let outcome = match arguments.get(1)?.to_str()? {
+        proxy::origin::ORIGIN_PROCESS => proxy::origin::process(),
+        memory::owner::OWNER_PROCESS => memory::owner::process(&words(&arguments[2..])),
         _ => return children::hidden(arguments).or_else(|| polder::rig::hidden(arguments)),
     };
-    Some(ended(helper()))
+    Some(ended(outcome))
+}
+
+fn words(arguments: &[OsString]) -> Vec<String> {
+    arguments.iter().map(|word| word.to_string_lossy().into_owned()).collect()
 }
 
 fn ended(outcome: anyhow::Result<()>) -> ExitCode {
@@ -68,6 +75,7 @@ fn run(command: &Command) -> anyhow::Result<()> {
         }
         Command::Churn(arguments) => churn::run(&output("churn", arguments)?, &cancel),
         Command::Proxy(arguments) => proxy::run(&output("proxy", arguments)?, &cancel),
+        Command::Memory(arguments) => memory::run(&output("memory", arguments)?, &cancel),
         Command::All(arguments) => {
             burst::run(&output("burst", arguments)?, &cancel)?;
             sensitivity::run(&output("sensitivity", arguments)?, &cancel)?;
