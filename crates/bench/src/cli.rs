@@ -35,6 +35,10 @@ pub(crate) enum Command {
     /// Reads of a busy node's record over shared memory and TCP (figures 5 and 6 of the paper);
     /// about 3 minutes
     Memory(FigureArguments),
+    /// The tail behind 1, 2, 4 and 8 edges, beside edges that share nothing; about 5 minutes
+    Edges(FigureArguments),
+    /// Memory of an idle connection at an edge that holds as many as it may; about 20 seconds
+    Idle(FigureArguments),
     /// All of them, one after the other
     All(FigureArguments),
     /// Whether a pool starts, serves, moves and stops here: what the tests ask
@@ -75,7 +79,7 @@ mod tests {
     fn clap_finds_no_contradiction_and_the_figures_are_listed() {
         Cli::command().debug_assert();
         let help = Cli::command().render_help().to_string();
-        for figure in ["burst", "sensitivity", "churn", "proxy", "memory", "all"] {
+        for figure in ["burst", "sensitivity", "churn", "proxy", "memory", "edges", "idle", "all"] {
             assert!(help.contains(&format!("\n  {figure}")), "{help}");
         }
     }

@@ -6,6 +6,8 @@
 //! cargo run --release -p bench -- churn        # moves as fast as they go, and none when idle
 //! cargo run --release -p bench -- proxy        # CPU time of a proxied request, beside others
 //! cargo run --release -p bench -- memory       # reads of the record of a busy node
+//! cargo run --release -p bench -- edges        # the tail behind several edges
+//! cargo run --release -p bench -- idle         # memory of an idle connection
 //! ```
 //!
 //! Each command: settings -> rigs ([`polder::rig`]) -> load -> measures -> table, JSON, SVG. The
@@ -16,6 +18,8 @@ mod children;
 mod churn;
 mod cli;
 mod cores;
+mod edges;
+mod idle;
 mod interrupt;
 mod machine;
 mod memory;
@@ -47,6 +51,7 @@ fn hidden(arguments: &[OsString]) -> Option<ExitCode> {
     let outcome = match arguments.get(1)?.to_str()? {
         proxy::origin::ORIGIN_PROCESS => proxy::origin::process(),
         memory::owner::OWNER_PROCESS => memory::owner::process(&words(&arguments[2..])),
+        idle::clients::CLIENTS_PROCESS => idle::clients::process(&words(&arguments[2..])),
         _ => return children::hidden(arguments).or_else(|| polder::rig::hidden(arguments)),
     };
     Some(ended(outcome))
@@ -76,10 +81,16 @@ fn run(command: &Command) -> anyhow::Result<()> {
         Command::Churn(arguments) => churn::run(&output("churn", arguments)?, &cancel),
         Command::Proxy(arguments) => proxy::run(&output("proxy", arguments)?, &cancel),
         Command::Memory(arguments) => memory::run(&output("memory", arguments)?, &cancel),
+        Command::Edges(arguments) => edges::run(&output("edges", arguments)?, &cancel),
+        Command::Idle(arguments) => idle::run(&output("idle", arguments)?, &cancel),
         Command::All(arguments) => {
             burst::run(&output("burst", arguments)?, &cancel)?;
             sensitivity::run(&output("sensitivity", arguments)?, &cancel)?;
-            churn::run(&output("churn", arguments)?, &cancel)
+            churn::run(&output("churn", arguments)?, &cancel)?;
+            proxy::run(&output("proxy", arguments)?, &cancel)?;
+            memory::run(&output("memory", arguments)?, &cancel)?;
+            edges::run(&output("edges", arguments)?, &cancel)?;
+            idle::run(&output("idle", arguments)?, &cancel)
         }
         Command::Smoke(arguments) => smoke::run(*arguments, &cancel),
     }

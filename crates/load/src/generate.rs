@@ -23,7 +23,7 @@ mod options;
 mod recorder;
 mod report;
 
-pub use constant::{ConstantOptions, LATE_US, OUTSTANDING_MAX};
+pub use constant::{Arrivals, ConstantOptions, LATE_US, OUTSTANDING_MAX};
 pub use generator::{GenerateError, Generator, Progress, ProgressFn};
 pub use options::{Cancel, GeneratorOptions, IN_FLIGHT_DEFAULT, IN_FLIGHT_MAX, SiteTarget};
 pub use report::{

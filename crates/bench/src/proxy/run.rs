@@ -14,7 +14,7 @@ use crate::tools::{Counted, Front, H2load, Load, cipher, h2load, version, wrk};
 use anyhow::{Context as _, bail};
 use load::clock::now_ns;
 use load::generate::Cancel;
-use polder::rig::{Part, Rig, RigFront, RigOptions, RigServers, RigSite};
+use polder::rig::{Part, Rig, RigFront, RigOptions, RigServers, RigSite, StubAddresses};
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -223,7 +223,9 @@ fn pool(
 ) -> anyhow::Result<Rig> {
     let mut options = RigOptions::new("proxy", vec![RigSite::new(SITE, 1)]);
     options.node.max_in_flight = MAX_IN_FLIGHT;
-    options.servers = RigServers::At(origin);
+    let mut servers = StubAddresses::default();
+    servers.add(&RigOptions::node_name(0), SITE, origin);
+    options.servers = RigServers::At(servers);
     options.cancel = cancel.clone();
     options.front = match front {
         Front::Http1 => RigFront::Http1,

@@ -10,7 +10,7 @@ use tokio::time::{Instant, Interval, MissedTickBehavior};
 
 use super::client::{Client, Plan};
 use super::closed::{ClosedRun, NextSite};
-use super::constant::{ConstantOptions, OpenRun};
+use super::constant::{ConstantOptions, OpenRun, SetTimes};
 use super::generator::ProgressFn;
 use super::options::Cancel;
 use super::recorder::Recorder;
@@ -101,8 +101,11 @@ impl Engine {
             cancel: self.cancel.clone(),
             timer: PreciseTimer::new()?,
             sites: options.sites.clone(),
-            start_ns: recorder.start_ns,
-            interval_ns: 1e9 / options.rate_per_second,
+            times: RefCell::new(SetTimes::new(
+                recorder.start_ns,
+                1e9 / options.rate_per_second,
+                options.arrivals,
+            )),
             requests,
             next: Cell::new(0),
             late: Cell::new(0),

@@ -1,8 +1,8 @@
 //! What a rig is made of.
 
+use super::stub_process::StubAddresses;
 use crate::settings::PolicyName;
 use load::generate::Cancel;
-use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -61,14 +61,14 @@ impl RigNode {
 }
 
 /// Where a rig's servers come from.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 pub enum RigServers {
     /// One stub process serves all nodes and sites; the nodes have no agents.
     OneStub,
     /// Each node has an agent process, which starts a stub for each site.
     Agents,
-    /// One server that runs anyway stands for all nodes and sites.
-    At(SocketAddr),
+    /// Servers that run anyway, such as the stubs of another rig; the nodes have no agents.
+    At(StubAddresses),
 }
 
 /// How clients reach the edges of a rig.

@@ -1,6 +1,6 @@
 //! The settings file of a rig.
 
-use super::options::{RigFront, RigOptions, RigServers, RigSite};
+use super::options::{RigFront, RigOptions, RigServers};
 use super::stub_process::StubAddresses;
 use std::fmt::Write as _;
 use std::net::SocketAddr;
@@ -54,14 +54,10 @@ pub(super) fn settings_text(
         put(&mut text, format_args!("\n[[nodes]]\nname = \"{name}\""));
         put(&mut text, format_args!("max_in_flight = {}", options.node.max_in_flight));
         if options.servers != RigServers::Agents {
-            let address = |site: &RigSite| match options.servers {
-                RigServers::At(address) => Some(address),
-                _ => stubs.address(&name, &site.name),
-            };
             let listed: Vec<String> = options
                 .sites
                 .iter()
-                .filter_map(|site| Some((site, address(site)?)))
+                .filter_map(|site| Some((site, stubs.address(&name, &site.name)?)))
                 .map(|(site, address)| format!("{} = \"{address}\"", site.name))
                 .collect();
             put(&mut text, format_args!("servers = {{ {} }}", listed.join(", ")));
@@ -149,17 +145,15 @@ mod tests {
     }
 
     #[test]
-    fn one_server_that_runs_anyway_stands_for_all() {
-        let options = options(RigServers::At("127.0.0.1:9000".parse().unwrap()));
+    fn servers_that_run_anyway_are_named() {
+        let mut options = options(RigServers::OneStub);
+        let at = stubs(&options);
+        options.servers = RigServers::At(at.clone());
         let edges = ["127.0.0.1:8001".parse().unwrap()];
-        let none = StubAddresses::default();
-        let text =
-            settings_text(&options, Path::new("/tmp/run"), &edges, &none, Path::new("/bin/x"));
+        let text = settings_text(&options, Path::new("/tmp/run"), &edges, &at, Path::new("/bin/x"));
         let settings = parse("rig.toml", &text, &[]).unwrap_or_else(|e| panic!("{e}")).settings;
-        for node in &settings.nodes {
-            let Servers::Addresses(addresses) = &node.servers else { panic!("no agent") };
-            assert!(addresses.iter().all(|address| address.port() == 9_000), "{addresses:?}");
-        }
+        let Servers::Addresses(addresses) = &settings.nodes[0].servers else { panic!("no agent") };
+        assert_eq!(addresses[0].port(), 9_001);
     }
 
     #[test]

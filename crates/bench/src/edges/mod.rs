@@ -1,0 +1,28 @@
+//! Several edges before the same servers: does it matter for a client that they are several?
+//!
+//! ```text
+//! one          one edge
+//! shared       k edges of one pool: each sees what all have in flight
+//! independent  k pools of one edge before the same servers: each counts only its own, as any
+//!              balancer with least-connections does that shares nothing with its neighbours
+//! ```
+//!
+//! All have the same servers (one stub process, 10 ms for a request) and take turns under the same
+//! open load: 70 % of what the servers can, at times drawn from a seed that is the round's.
+
+mod figures;
+mod measure;
+mod plan;
+mod report;
+mod run;
+
+use crate::output::Output;
+use load::generate::Cancel;
+
+/// Measures, prints, draws.
+pub(crate) fn run(output: &Output, cancel: &Cancel) -> anyhow::Result<()> {
+    let measured = run::measure(output.quick, cancel)?;
+    figures::draw(output, &measured)?;
+    let text = report::text(&measured);
+    output.finish(&text, &report::raw(&measured), &report::summary(&measured))
+}
