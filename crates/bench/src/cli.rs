@@ -1,6 +1,6 @@
 //! The command line.
 
-use clap::{Args, Parser, Subcommand};
+use clap::{Args, Parser, Subcommand, ValueEnum};
 use std::path::PathBuf;
 
 /// The figures of the papers, measured on this machine.
@@ -44,6 +44,26 @@ pub(crate) enum Command {
     /// Whether a pool starts, serves, moves and stops here: what the tests ask
     #[command(hide = true)]
     Smoke(SmokeArguments),
+    /// The least form of a figure: what the tests run to see that all its parts work here
+    #[command(hide = true)]
+    Part(PartArguments),
+}
+
+/// Arguments of `part`.
+#[derive(Clone, Copy, Debug, Args)]
+pub(crate) struct PartArguments {
+    /// Which figure
+    #[arg(value_enum)]
+    pub(crate) figure: PartOf,
+}
+
+/// Figures that have a least form.
+#[derive(Clone, Copy, Debug, ValueEnum)]
+pub(crate) enum PartOf {
+    Proxy,
+    Memory,
+    Edges,
+    Idle,
 }
 
 /// Arguments of `smoke`.

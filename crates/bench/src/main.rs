@@ -32,7 +32,7 @@ mod tools;
 mod waits;
 
 use clap::Parser;
-use cli::{Cli, Command, FigureArguments};
+use cli::{Cli, Command, FigureArguments, PartOf};
 use output::Output;
 use std::ffi::OsString;
 use std::process::ExitCode;
@@ -93,6 +93,16 @@ fn run(command: &Command) -> anyhow::Result<()> {
             idle::run(&output("idle", arguments)?, &cancel)
         }
         Command::Smoke(arguments) => smoke::run(*arguments, &cancel),
+        Command::Part(arguments) => {
+            let summary = match arguments.figure {
+                PartOf::Proxy => proxy::least(&cancel)?,
+                PartOf::Memory => memory::least(&cancel)?,
+                PartOf::Edges => edges::least(&cancel)?,
+                PartOf::Idle => idle::least(&cancel)?,
+            };
+            println!("{summary}");
+            Ok(())
+        }
     }
 }
 

@@ -60,6 +60,11 @@ pub(crate) fn plan(quick: bool) -> Plan {
     Plan { rounds: 7, cell: Duration::from_secs(5), tiers }
 }
 
+/// One short round of the short form.
+pub(crate) fn least() -> Plan {
+    Plan { rounds: 1, cell: Duration::from_millis(500), ..plan(true) }
+}
+
 impl Plan {
     /// Seconds of load.
     pub(crate) fn expected_s(&self) -> f64 {

@@ -19,7 +19,8 @@ pub(super) fn text(results: &Results) -> String {
         "{NODES} nodes of {WORKERS} workers, {} ms for a request; an open load (Poisson) of {:.0} \
          requests/s, {:.0} % of what they can.\nEdges have one thread each. Independent edges are \
          pools of their own before the same servers: each counts\nonly its own requests, with the \
-         same limit for each server. {} rounds of {:.1} s in turn; medians, and lowest to\nhighest.",
+         same limit for each server. {} rounds of {:.1} s in turn; medians, and \
+         lowest\nto highest.",
         SERVICE.as_millis(),
         rate_per_second(),
         100.0 * LOAD_SHARE,

@@ -24,7 +24,11 @@ pub(crate) struct Results {
 
 /// Runs everything. Blocks for a minute, or for some.
 pub(crate) fn measure(quick: bool, cancel: &Cancel) -> anyhow::Result<Results> {
-    let plan = plan(quick);
+    measure_plan(quick, plan(quick), cancel)
+}
+
+/// Runs a plan.
+pub(super) fn measure_plan(quick: bool, plan: Plan, cancel: &Cancel) -> anyhow::Result<Results> {
     let mut progress = Progress::new(plan.expected_s());
     progress.say("starting all edges");
     let mut runners: Vec<Runner> = Vec::new();

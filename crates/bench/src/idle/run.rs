@@ -16,6 +16,8 @@ use std::time::Duration;
 
 /// Connections that are wanted.
 const WANTED: u64 = 50_000;
+/// Connections of the least form.
+const LEAST: u64 = 400;
 /// Of the limit on descriptors, so many at the most; percent.
 const OF_LIMIT_PCT: u64 = 90;
 /// Connections, and requests, before the first look: what an edge needs once is there then.
@@ -51,6 +53,11 @@ pub(crate) fn measure(quick: bool, cancel: &Cancel) -> anyhow::Result<Results> {
     let descriptors_max = getrlimit(Resource::Nofile).maximum;
     let allowed = descriptors_max.map_or(WANTED, |most| most * OF_LIMIT_PCT / 100);
     measure_with(quick, WANTED.min(allowed), descriptors_max, cancel)
+}
+
+/// A few connections, for tests.
+pub(super) fn measure_least(cancel: &Cancel) -> anyhow::Result<Results> {
+    measure_with(true, LEAST, getrlimit(Resource::Nofile).maximum, cancel)
 }
 
 fn measure_with(

@@ -70,6 +70,8 @@ impl Busy {
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Plan {
     pub(crate) rounds: usize,
+    /// Of these, so many ask a busy owner: with 200 threads on its core an answer takes a second.
+    pub(crate) two_sided_rounds: usize,
     pub(crate) busy: Vec<Busy>,
     /// How long reads are made that cost little.
     pub(crate) short: Duration,
@@ -83,19 +85,27 @@ pub(crate) fn plan(quick: bool) -> Plan {
     if quick {
         return Plan {
             rounds: 5,
+            two_sided_rounds: 3,
             busy: vec![Busy::Idle, Busy::Compute20, Busy::Compute200, Busy::Talk20],
             short: Duration::from_millis(150),
-            long: Duration::from_millis(500),
+            long: Duration::from_millis(400),
             sizes_words: Vec::new(),
         };
     }
     Plan {
         rounds: 11,
+        two_sided_rounds: 11,
         busy: vec![Busy::Idle, Busy::Compute20, Busy::Compute200, Busy::Talk20, Busy::Talk200],
         short: Duration::from_millis(300),
         long: Duration::from_secs(1),
         sizes_words: vec![1, 8, 64, 256, 512, 1_024],
     }
+}
+
+/// One short round of the short form.
+pub(crate) fn least() -> Plan {
+    let (short, long) = (Duration::from_millis(20), Duration::from_millis(50));
+    Plan { rounds: 1, two_sided_rounds: 1, short, long, sizes_words: vec![1, 64], ..plan(true) }
 }
 
 impl Plan {
@@ -104,12 +114,24 @@ impl Plan {
         if way == Way::Shm || busy == Busy::Idle { self.short } else { self.long }
     }
 
+    /// What is measured in a round, in its order, which changes from round to round.
+    pub(crate) fn ways(&self, busy: Busy, round: usize) -> Vec<Way> {
+        if busy != Busy::Idle && round >= self.two_sided_rounds {
+            return vec![Way::Shm];
+        }
+        let mut ways = Way::ALL.to_vec();
+        ways.rotate_left(round % Way::ALL.len());
+        ways
+    }
+
     /// Seconds of all.
     pub(crate) fn expected_s(&self) -> f64 {
-        let of = |busy: &Busy| Way::ALL.map(|way| self.lasts(way, *busy).as_secs_f64());
-        let all: f64 = self.busy.iter().flat_map(of).sum();
-        let sizes = self.sizes_words.len() as f64 * 3.0 * self.short.as_secs_f64();
-        self.rounds as f64 * (all + sizes)
+        let of = |busy: &Busy| {
+            let ways = (0..self.rounds).flat_map(|round| self.ways(*busy, round));
+            ways.map(|way| self.lasts(way, *busy).as_secs_f64()).sum::<f64>()
+        };
+        let sizes = self.rounds as f64 * self.sizes_words.len() as f64 * 3.0;
+        self.busy.iter().map(of).sum::<f64>() + sizes * self.short.as_secs_f64()
     }
 }
 
@@ -125,5 +147,8 @@ mod tests {
             assert!(quick.busy.contains(&busy));
         }
         assert!(plan(false).rounds > quick.rounds);
+        assert_eq!(quick.ways(Busy::Idle, 4).len(), 4);
+        assert_eq!(quick.ways(Busy::Talk20, 4), [Way::Shm]);
+        assert_ne!(quick.ways(Busy::Talk20, 0), quick.ways(Busy::Talk20, 1));
     }
 }

@@ -45,7 +45,7 @@ pub(crate) fn measure(quick: bool, cancel: &Cancel) -> anyhow::Result<Results> {
     measure_plan(quick, plan(quick), cancel)
 }
 
-/// The reader has a thread of its own, for it stays on its core.
+/// Runs a plan. The reader has a thread of its own, for it stays on its core.
 pub(super) fn measure_plan(quick: bool, plan: Plan, cancel: &Cancel) -> anyhow::Result<Results> {
     let cores = Cores::find()?;
     // As a socket of `shm` wants it.
@@ -94,9 +94,7 @@ impl Stage {
         let _threads: usize = self.owner.ask(busy.command())?;
         sleep(SETTLE);
         for round in 0..plan.rounds {
-            let mut ways = Way::ALL;
-            ways.rotate_left(round % Way::ALL.len());
-            for way in ways {
+            for way in plan.ways(busy, round) {
                 cells.0.push(self.cell(way, busy, round, plan.lasts(way, busy))?);
                 self.progress.did(plan.lasts(way, busy).as_secs_f64());
                 if cancel.is_cancelled() {

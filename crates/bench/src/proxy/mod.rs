@@ -22,6 +22,7 @@ mod run;
 
 use crate::output::Output;
 use load::generate::Cancel;
+use serde_json::Value;
 
 /// Measures, prints, draws.
 pub(crate) fn run(output: &Output, cancel: &Cancel) -> anyhow::Result<()> {
@@ -29,4 +30,9 @@ pub(crate) fn run(output: &Output, cancel: &Cancel) -> anyhow::Result<()> {
     figures::draw(output, &measured)?;
     let text = report::text(&measured);
     output.finish(&text, &report::raw(&measured), &report::summary(&measured))
+}
+
+/// The least form, for tests: its main numbers mean little.
+pub(crate) fn least(cancel: &Cancel) -> anyhow::Result<Value> {
+    Ok(report::summary(&run::measure_plan(true, plan::least(), cancel)?))
 }

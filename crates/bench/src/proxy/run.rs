@@ -46,7 +46,8 @@ pub(crate) fn measure(quick: bool, cancel: &Cancel) -> anyhow::Result<Results> {
     measure_plan(quick, plan(quick), cancel)
 }
 
-fn measure_plan(quick: bool, plan: Plan, cancel: &Cancel) -> anyhow::Result<Results> {
+/// Runs a plan.
+pub(super) fn measure_plan(quick: bool, plan: Plan, cancel: &Cancel) -> anyhow::Result<Results> {
     let mut progress = Progress::new(plan.expected_s());
     progress.say("starting nginx, HAProxy and the pools");
     let versions = ["nginx", "haproxy", "wrk", "h2load"].map(version).to_vec();
