@@ -2,6 +2,7 @@
 //!
 //! ```text
 //! cargo run --release -p bench -- burst        # bursts: rigid, reconf, over-provisioned
+//! cargo run --release -p bench -- burst --apps apache  # the same with real servers
 //! cargo run --release -p bench -- sensitivity  # the same over look and hold
 //! cargo run --release -p bench -- churn        # moves as fast as they go, and none when idle
 //! cargo run --release -p bench -- proxy        # CPU time of a proxied request, beside others
@@ -32,7 +33,7 @@ mod tools;
 mod waits;
 
 use clap::Parser;
-use cli::{Cli, Command, FigureArguments, PartOf};
+use cli::{Apps, Cli, Command, FigureArguments, PartOf};
 use output::Output;
 use std::ffi::OsString;
 use std::process::ExitCode;
@@ -74,7 +75,13 @@ fn ended(outcome: anyhow::Result<()>) -> ExitCode {
 fn run(command: &Command) -> anyhow::Result<()> {
     let cancel = interrupt::watch()?;
     match command {
-        Command::Burst(arguments) => burst::run(&output("burst", arguments)?, &cancel),
+        Command::Burst(arguments) => {
+            let figure = match arguments.apps {
+                Apps::Stub => "burst",
+                Apps::Apache => "burst-apache",
+            };
+            burst::run(&output(figure, &arguments.figure)?, arguments.apps, &cancel)
+        }
         Command::Sensitivity(arguments) => {
             sensitivity::run(&output("sensitivity", arguments)?, &cancel)
         }
@@ -84,7 +91,7 @@ fn run(command: &Command) -> anyhow::Result<()> {
         Command::Edges(arguments) => edges::run(&output("edges", arguments)?, &cancel),
         Command::Idle(arguments) => idle::run(&output("idle", arguments)?, &cancel),
         Command::All(arguments) => {
-            burst::run(&output("burst", arguments)?, &cancel)?;
+            burst::run(&output("burst", arguments)?, Apps::Stub, &cancel)?;
             sensitivity::run(&output("sensitivity", arguments)?, &cancel)?;
             churn::run(&output("churn", arguments)?, &cancel)?;
             proxy::run(&output("proxy", arguments)?, &cancel)?;

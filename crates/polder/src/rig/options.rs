@@ -67,6 +67,8 @@ pub enum RigServers {
     OneStub,
     /// Each node has an agent process, which starts a stub for each site.
     Agents,
+    /// The same, but this program is started, with the placeholders of a site's `command`.
+    Command(Vec<String>),
     /// Servers that run anyway, such as the stubs of another rig; the nodes have no agents.
     At(StubAddresses),
 }
