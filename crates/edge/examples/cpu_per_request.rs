@@ -14,7 +14,7 @@
 
 #![allow(clippy::print_stdout)]
 
-use edge::{Dispatcher, Edge, Options, Permit, Refusal, SiteOptions, Upstream, Verdict};
+use edge::{Ask, Dispatcher, Edge, Options, Permit, Refusal, SiteOptions, Upstream, Verdict};
 use pool_model::{NodeId, SiteId};
 use std::error::Error;
 use std::io;

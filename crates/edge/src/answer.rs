@@ -15,7 +15,7 @@ const RETRY_AFTER_SECONDS: &str = "1";
 /// Where an error comes from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Source {
-    /// The request was wrong, or its client too slow.
+    /// The request was wrong, or its client too slow or too eager.
     Client,
     /// The edge has no room, or is about to stop.
     Edge,
@@ -44,6 +44,10 @@ pub enum Reason {
     BrokenBody,
     /// No site has this host.
     UnknownSite,
+    /// The client asks more often than its site lets one client ask.
+    ClientRate,
+    /// All clients together ask more often than the site lets them.
+    SiteRate,
     /// See [`Refusal::QueueFull`].
     QueueFull,
     /// See [`Refusal::QueueTimeout`].
@@ -64,7 +68,7 @@ pub enum Reason {
 
 impl Reason {
     /// All of them, in the order of the counters.
-    pub const ALL: [Self; 17] = [
+    pub const ALL: [Self; 19] = [
         Self::BadRequest,
         Self::BadMethod,
         Self::BadTransferCoding,
@@ -74,6 +78,8 @@ impl Reason {
         Self::ClientTimeout,
         Self::BrokenBody,
         Self::UnknownSite,
+        Self::ClientRate,
+        Self::SiteRate,
         Self::QueueFull,
         Self::QueueTimeout,
         Self::NoServer,
@@ -97,6 +103,8 @@ impl Reason {
             Self::ClientTimeout => "client-timeout",
             Self::BrokenBody => "broken-body",
             Self::UnknownSite => "unknown-site",
+            Self::ClientRate => "client-rate",
+            Self::SiteRate => "site-rate",
             Self::QueueFull => Refusal::QueueFull.name(),
             Self::QueueTimeout => Refusal::QueueTimeout.name(),
             Self::NoServer => Refusal::NoServer.name(),
@@ -119,6 +127,7 @@ impl Reason {
             Self::BodyTooLarge => StatusCode::PAYLOAD_TOO_LARGE,
             Self::ClientTimeout => StatusCode::REQUEST_TIMEOUT,
             Self::UnknownSite => StatusCode::MISDIRECTED_REQUEST,
+            Self::ClientRate | Self::SiteRate => StatusCode::TOO_MANY_REQUESTS,
             Self::QueueFull | Self::QueueTimeout | Self::NoServer | Self::Draining => {
                 StatusCode::SERVICE_UNAVAILABLE
             }
@@ -142,7 +151,8 @@ impl Reason {
     /// Whether the connection ends with the answer: the edge cannot, or will not, find the start
     /// of the next request.
     const fn closes(self) -> bool {
-        matches!(self.source(), Source::Client) && !matches!(self, Self::UnknownSite)
+        matches!(self.source(), Source::Client)
+            && !matches!(self, Self::UnknownSite | Self::ClientRate | Self::SiteRate)
     }
 
     const fn text(self) -> &'static str {
@@ -156,6 +166,8 @@ impl Reason {
             Self::ClientTimeout => "The request body did not arrive in time.\n",
             Self::BrokenBody => "The request body is malformed or incomplete.\n",
             Self::UnknownSite => "No site of this host is served here.\n",
+            Self::ClientRate => "Too many requests from your address. Try again later.\n",
+            Self::SiteRate => "Too many requests for this site. Try again later.\n",
             Self::QueueFull => "Too many requests wait for this site. Try again soon.\n",
             Self::QueueTimeout => "No server became free in time. Try again soon.\n",
             Self::NoServer => "No server of this site is available. Try again soon.\n",
@@ -179,6 +191,7 @@ impl Reason {
         let headers = response.headers_mut();
         headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("text/plain"));
         headers.insert(REASON_HEADER, HeaderValue::from_static(self.name()));
+        // Who asks too often is told the time that it has to wait, where the answer is used.
         if matches!(self.source(), Source::Edge) {
             headers.insert(header::RETRY_AFTER, HeaderValue::from_static(RETRY_AFTER_SECONDS));
         }

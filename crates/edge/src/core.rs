@@ -5,6 +5,8 @@ use crate::forward::Forwarder;
 use crate::hosts::SiteMap;
 use crate::metrics::Shard;
 use crate::options::Options;
+use crate::rate::Limiter;
+use crate::sticky::Stickiness;
 use crate::upstream::Pool;
 use hyper::server::conn::http1;
 use std::cell::Cell;
@@ -16,6 +18,9 @@ pub(crate) struct Shared {
     pub(crate) options: Options,
     pub(crate) sites: SiteMap,
     pub(crate) forwarder: Forwarder,
+    /// By site, in the order of the options.
+    pub(crate) limiters: Vec<Option<Limiter>>,
+    pub(crate) stickiness: Vec<Option<Stickiness>>,
     /// `connections_max` of the whole edge.
     pub(crate) connections: Arc<Semaphore>,
 }

@@ -34,6 +34,11 @@ impl<D: Dispatcher> Meter<D> {
         Self { core, client, slot: None, started, class: 0, request_bytes, response_bytes }
     }
 
+    /// When the request's head was complete.
+    pub(crate) fn started(&self) -> Instant {
+        self.started
+    }
+
     pub(crate) fn slot(&self) -> Option<SiteSlot> {
         self.slot
     }

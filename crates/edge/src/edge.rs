@@ -7,7 +7,9 @@ use crate::forward::Forwarder;
 use crate::hosts::SiteMap;
 use crate::listen::{listen, sockets_of_thread};
 use crate::metrics::{Shard, Snapshot, snapshot};
-use crate::options::{Options, OptionsError};
+use crate::options::{Options, OptionsError, SiteOptions};
+use crate::rate::Limiter;
+use crate::sticky::Stickiness;
 use std::io;
 use std::net::{SocketAddr, TcpListener};
 use std::sync::Arc;
@@ -66,6 +68,8 @@ impl Edge {
         let shared = Arc::new(Shared {
             sites,
             forwarder: Forwarder::new(options.forwarded, &options.via_name),
+            limiters: options.sites.iter().map(|site| Limiter::new(&site.rate)).collect(),
+            stickiness: stickiness(&options.sites)?,
             connections: Arc::new(Semaphore::new(options.connections_max)),
             options: options.clone(),
         });
@@ -172,6 +176,15 @@ impl MetricsReader {
     pub fn snapshot(&self) -> Snapshot {
         snapshot(&self.shards, &self.options.sites)
     }
+}
+
+fn stickiness(sites: &[SiteOptions]) -> Result<Vec<Option<Stickiness>>, OptionsError> {
+    let of = |site: &SiteOptions| {
+        let Some(sticky) = &site.sticky else { return Ok(None) };
+        let ready = Stickiness::new(sticky);
+        ready.map(Some).ok_or_else(|| OptionsError::BadCookie(site.name.clone()))
+    };
+    sites.iter().map(of).collect()
 }
 
 fn runtime() -> io::Result<LocalRuntime> {

@@ -5,7 +5,8 @@
 //! shared between threads but counters. The life of a request:
 //!
 //! 1. `accept` takes the connection, `wire` watches its time.
-//! 2. `head` refuses what readers could take differently; `hosts` finds the site.
+//! 2. `head` refuses what readers could take differently; `hosts` finds the site; `rate` refuses
+//!    who asks too often; `sticky` says to which server the request belongs.
 //! 3. A [`Dispatcher`] gives a [`Permit`] as soon as a server has room ([`face`]).
 //! 4. `attempt` sends the request over a connection of `upstream`, its head written by
 //!    `forward`, its body streamed by `upload`; where rule 5 of the design allows, a failure
@@ -30,7 +31,9 @@ mod hosts;
 mod listen;
 mod metrics;
 mod options;
+mod rate;
 mod serve;
+mod sticky;
 mod upload;
 mod upstream;
 mod watchdog;
@@ -38,8 +41,10 @@ mod wire;
 
 pub use answer::{REASON_HEADER, Reason, Source};
 pub use edge::{Edge, MetricsReader, StartError};
-pub use face::{Dispatcher, Permit, RETRIES_MAX, Refusal, Verdict};
+pub use face::{Ask, Dispatcher, Permit, RETRIES_MAX, Refusal, Stick, Verdict};
 pub use listen::{Reservation, reserve};
 pub use metrics::{Latency, SiteSnapshot, Snapshot};
 pub use options::{ForwardedTrust, Options, OptionsError, SiteOptions};
+pub use rate::{CLIENTS_MAX, PER_S_MAX, Rate, RateOptions};
+pub use sticky::{HashBy, Sticky, StickyCookie, is_token};
 pub use upstream::Upstream;

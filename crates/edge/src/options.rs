@@ -1,6 +1,8 @@
 //! The settings of an edge's data plane, as plain values with units in their names.
 
 use crate::face::RETRIES_MAX;
+use crate::rate::RateOptions;
+use crate::sticky::Sticky;
 use crate::upstream::Upstream;
 use pool_model::SiteId;
 use std::net::SocketAddr;
@@ -34,6 +36,10 @@ pub struct SiteOptions {
     pub hosts: Vec<String>,
     /// Longest request body; a longer one gets 413.
     pub body_bytes_max: u64,
+    /// Which of its requests go to one server.
+    pub sticky: Option<Sticky>,
+    /// How many requests this edge lets in.
+    pub rate: RateOptions,
 }
 
 impl SiteOptions {
@@ -42,7 +48,8 @@ impl SiteOptions {
     #[must_use]
     pub fn new(id: SiteId, name: &str, hosts: &[&str]) -> Self {
         let hosts = hosts.iter().map(|&host| host.to_owned()).collect();
-        Self { id, name: name.to_owned(), hosts, body_bytes_max: 1 << 30 }
+        let (sticky, rate) = (None, RateOptions::default());
+        Self { id, name: name.to_owned(), hosts, body_bytes_max: 1 << 30, sticky, rate }
     }
 }
 
@@ -172,6 +179,9 @@ pub enum OptionsError {
     /// The default site is none of the sites.
     #[error("the default site {0} is not among the sites")]
     UnknownDefault(SiteId),
+    /// A sticky cookie that could not be set.
+    #[error("site {0}: the sticky cookie's name or one of its values is not a token")]
+    BadCookie(String),
     /// `via_name` is not a token.
     #[error("via_name `{0}` must consist of letters, digits, `-`, `.` and `_`")]
     BadViaName(String),

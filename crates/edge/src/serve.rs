@@ -4,10 +4,11 @@ use crate::answer::{Reason, Source};
 use crate::attempt::{Outgoing, attempt};
 use crate::core::Core;
 use crate::download::{Download, Flight, Meter};
-use crate::face::{Dispatcher, Permit, Refusal, Verdict};
+use crate::face::{Ask, Dispatcher, Permit, Refusal, Stick, Verdict};
 use crate::head::{Framing, Head};
 use crate::hosts::{SiteSlot, host_of};
 use crate::options::SiteOptions;
+use crate::rate::{Limited, TooEarly};
 use crate::upload::{Upload, UploadLimits};
 use crate::upstream::Lease;
 use crate::wire::Client;
@@ -37,13 +38,21 @@ pub(crate) async fn serve<D: Dispatcher>(
     let mut meter = Meter::new(core, client);
     let outgoing = match accept(&mut meter, client_value, request) {
         Ok(outgoing) => outgoing,
-        Err(Rejected { reason, body }) => {
+        Err(Rejected { reason, body, retry_after_s }) => {
             let close = !http_body::Body::is_end_stream(&body);
-            return Ok(refuse(meter, reason, close));
+            let mut answer = refuse(meter, reason, close);
+            if let Some(seconds) = retry_after_s {
+                answer.headers_mut().insert(header::RETRY_AFTER, HeaderValue::from(seconds));
+            }
+            return Ok(answer);
         }
     };
-    match forward(&meter, &outgoing).await {
-        Ok((parts, flight)) => Ok(pass(meter, parts, flight)),
+    let stick = stick_of(&meter, &outgoing);
+    match forward(&meter, &outgoing, stick).await {
+        Ok((mut parts, flight)) => {
+            set_cookie(&meter, stick, &flight, &mut parts);
+            Ok(pass(meter, parts, flight))
+        }
         Err(reason) => {
             let close = !drain(&outgoing).await;
             Ok(refuse(meter, reason, close))
@@ -55,6 +64,14 @@ pub(crate) async fn serve<D: Dispatcher>(
 struct Rejected {
     reason: Reason,
     body: Incoming,
+    /// What the client is asked to wait, if that depends on the request.
+    retry_after_s: Option<u64>,
+}
+
+impl Rejected {
+    fn new(reason: Reason, body: Incoming) -> Self {
+        Self { reason, body, retry_after_s: None }
+    }
 }
 
 /// Checks the head and finds the site.
@@ -67,10 +84,10 @@ fn accept<D: Dispatcher>(
     let shared = &meter.core.shared;
     let head = match Head::read(&parts, shared.options.uri_bytes_max) {
         Ok(head) => head,
-        Err(reason) => return Err(Rejected { reason, body }),
+        Err(reason) => return Err(Rejected::new(reason, body)),
     };
     let Some(slot) = site_of(&meter.core, &head) else {
-        return Err(Rejected { reason: Reason::UnknownSite, body });
+        return Err(Rejected::new(Reason::UnknownSite, body));
     };
     let site = &shared.options.sites[slot.0];
     let exact_bytes = match head.framing {
@@ -85,13 +102,50 @@ fn accept<D: Dispatcher>(
     };
     let host = head.host.clone().or_else(|| main_host(site));
     meter.set_slot(slot);
-    if exact_bytes.is_some_and(|bytes| bytes > limits.body_bytes_max) {
-        return Err(Rejected { reason: Reason::BodyTooLarge, body });
+    if let Err(early) = within_rate(meter, slot) {
+        let retry_after_s = Some(early.retry_after_s());
+        let reason = match early.limited {
+            Limited::Client => Reason::ClientRate,
+            Limited::Site => Reason::SiteRate,
+        };
+        return Err(Rejected { reason, body, retry_after_s });
     }
-    let Some(host) = host else { return Err(Rejected { reason: Reason::BadRequest, body }) };
+    if exact_bytes.is_some_and(|bytes| bytes > limits.body_bytes_max) {
+        return Err(Rejected::new(Reason::BodyTooLarge, body));
+    }
+    let Some(host) = host else { return Err(Rejected::new(Reason::BadRequest, body)) };
     let bodiless = matches!(head.framing, Framing::None | Framing::Length(0));
     let upload = (!bodiless).then(|| Rc::new(Upload::new(body, limits, exact_bytes)));
     Ok(Outgoing { parts, head, host, client_value, upload })
+}
+
+/// Counts the request against the limits of its client and site.
+fn within_rate<D: Dispatcher>(meter: &Meter<D>, slot: SiteSlot) -> Result<(), TooEarly> {
+    match &meter.core.shared.limiters[slot.0] {
+        Some(limiter) => limiter.take(meter.client.peer.ip(), meter.started()),
+        None => Ok(()),
+    }
+}
+
+/// The server that the request belongs to.
+fn stick_of<D: Dispatcher>(meter: &Meter<D>, outgoing: &Outgoing) -> Option<Stick> {
+    let stickiness = meter.core.shared.stickiness[meter.slot()?.0].as_ref()?;
+    stickiness.of(&outgoing.parts.headers, meter.client.peer.ip())
+}
+
+/// Tells the client its server, if that is a new one.
+fn set_cookie<D: Dispatcher>(
+    meter: &Meter<D>,
+    stick: Option<Stick>,
+    flight: &Flight<D>,
+    parts: &mut response::Parts,
+) {
+    let stickiness = meter.slot().and_then(|slot| meter.core.shared.stickiness[slot.0].as_ref());
+    if let Some(stickiness) = stickiness
+        && let Some(cookie) = stickiness.set_cookie(stick, flight.permit.node(), false)
+    {
+        parts.headers.append(header::SET_COOKIE, cookie);
+    }
 }
 
 fn site_of<D: Dispatcher>(core: &Core<D>, head: &Head) -> Option<SiteSlot> {
@@ -112,6 +166,7 @@ fn main_host(site: &SiteOptions) -> Option<HeaderValue> {
 async fn forward<D: Dispatcher>(
     meter: &Meter<D>,
     outgoing: &Outgoing,
+    stick: Option<Stick>,
 ) -> Result<(response::Parts, Flight<D>), Reason> {
     let core = &*meter.core;
     let slot = meter.slot().ok_or(Reason::UnknownSite)?;
@@ -119,7 +174,7 @@ async fn forward<D: Dispatcher>(
     let counts = core.metrics.site(Some(slot));
     let mut failed = Vec::new();
     loop {
-        let permit = acquire(&core.dispatcher, site, &failed).await.map_err(Reason::from)?;
+        let permit = acquire(&core.dispatcher, site, &failed, stick).await.map_err(Reason::from)?;
         let failure = match at_server(meter, &permit, outgoing).await {
             Ok((parts, lease)) => {
                 let upload = outgoing.upload.clone();
@@ -148,15 +203,17 @@ async fn acquire<D: Dispatcher>(
     dispatcher: &D,
     site: SiteId,
     failed: &[NodeId],
+    stick: Option<Stick>,
 ) -> Result<D::Permit, Refusal> {
-    let permit = dispatcher.acquire(site, failed).await?;
+    let ask = Ask { avoid: failed, stick };
+    let permit = dispatcher.acquire(site, ask).await?;
     let failures = failed.iter().filter(|&&node| node == permit.node()).count();
     let Some(pause) = u32::try_from(failures).ok().filter(|&failures| failures > 0) else {
         return Ok(permit);
     };
     drop(permit);
     tokio::time::sleep(SAME_NODE_PAUSE * pause).await;
-    dispatcher.acquire(site, failed).await
+    dispatcher.acquire(site, ask).await
 }
 
 /// One server: over a kept connection, and should that one turn out to be closed, over a new one.

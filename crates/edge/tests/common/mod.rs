@@ -6,6 +6,7 @@
 pub mod client;
 pub mod dispatcher;
 pub mod origin;
+pub mod pool;
 
 use dispatcher::Fixed;
 use edge::{Edge, Options, SiteOptions, Upstream};

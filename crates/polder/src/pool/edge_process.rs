@@ -2,6 +2,7 @@
 
 use super::options;
 use super::report::Reporter;
+use super::sticky::stickiness;
 use crate::control::{Code, Refusal, Request, Response};
 use crate::settings::{Settings, SettingsHash};
 use anyhow::Context as _;
@@ -45,8 +46,9 @@ impl EdgeProcess {
         let dispatch = Dispatch::new(options::dispatch(settings, id, incarnation)?);
         let looper = options::looper(settings, hash.0, id, incarnation, folder);
         let looper = Looper::start(dispatch.clone(), options::policy(settings)?, looper)?;
-        let edge = Edge::start(options::edge(settings, id)?, &dispatch)
-            .with_context(|| format!("edge {id} does not start"))?;
+        let edge =
+            Edge::start(options::edge(settings, id, stickiness(settings, folder)?)?, &dispatch)
+                .with_context(|| format!("edge {id} does not start"))?;
         Ok(Self { edge, looper, dispatch })
     }
 
