@@ -79,6 +79,12 @@ impl EdgeDemand {
     pub fn total(self) -> u64 {
         u64::from(self.queued) + u64::from(self.in_flight)
     }
+
+    /// Whether requests wait and none is in flight.
+    #[must_use]
+    pub fn is_starving(self) -> bool {
+        self.queued > 0 && self.in_flight == 0
+    }
 }
 
 /// What one edge tells about itself.

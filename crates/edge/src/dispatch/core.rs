@@ -436,8 +436,10 @@ impl<W: Waiter> Core<W> {
     }
 
     /// While another edge's queue of a site is not empty, each edge keeps to its part of the
-    /// site's room, in proportion to its demand, so that no edge starves. Parts are rounded up;
-    /// the limit itself is kept by the slots.
+    /// site's room, in proportion to its demand. Parts are rounded up, so that no room is lost;
+    /// but whoever has something in flight leaves a place to each edge that waits and has nothing,
+    /// or the part of one with much demand would be all there is, for as long as that lasts. The
+    /// limit itself is kept by the slots.
     fn share_room(&mut self, sites: &[SiteSeen], now: Duration) {
         for (place, state) in self.sites.iter_mut().enumerate() {
             let Some(state) = state else { continue };
@@ -450,8 +452,14 @@ impl<W: Waiter> Core<W> {
                 .map(|node| u64::from(node.slot.record().header().max_in_flight))
                 .sum();
             let all = own + seen.others_demand;
-            state.quota = (seen.others_queued > 0 && all > 0)
-                .then(|| (room * own).div_ceil(all).max(1).try_into().unwrap_or(u32::MAX));
+            state.quota = (seen.others_queued > 0 && all > 0).then(|| {
+                let part = (room * own).div_ceil(all).max(1);
+                let left = match state.in_flight {
+                    0 => part,
+                    _ => part.min(room.saturating_sub(seen.others_starving)),
+                };
+                left.try_into().unwrap_or(u32::MAX)
+            });
             state.ejected_any = state.nodes.iter().any(|&node| {
                 let node = self.nodes.get(node).and_then(Option::as_ref);
                 node.is_some_and(|node| node.health.is_ejected(now))

@@ -233,8 +233,9 @@ fn two_edges_never_pass_the_limit_and_share_room_by_demand() {
         ask(&mut b, 1);
     }
     // a has 8 in flight and 8 waiting, b has 8 waiting: b may have a third of the room.
-    let of_b = SiteSeen { others_demand: u64::from(MAX), others_queued: u64::from(MAX) };
-    let of_a = SiteSeen { others_demand: u64::from(2 * MAX), others_queued: u64::from(MAX) };
+    let (some, more) = (u64::from(MAX), u64::from(2 * MAX));
+    let of_b = SiteSeen { others_demand: some, others_queued: some, others_starving: 1 };
+    let of_a = SiteSeen { others_demand: more, others_queued: some, others_starving: 0 };
     look(&mut a, &records, &[of_b]);
     assert!(look(&mut b, &records, &[of_a]).is_empty());
     let before = slot::node_load(&records[0], BOTH);
@@ -246,6 +247,36 @@ fn two_edges_never_pass_the_limit_and_share_room_by_demand() {
     assert_eq!(slot::node_load(&records[0], BOTH), MAX);
     // Below its part, a goes on by itself.
     assert_eq!(leave(&mut a, &grants.pop().unwrap()).len(), 1);
+}
+
+/// Once an edge with one request waited for five seconds beside two busy edges of a loaded site:
+/// parts are rounded up, theirs were all the room there was, and they took every place that came
+/// free before a look of the third could see it.
+#[test]
+fn an_edge_with_one_request_gets_a_place_beside_one_with_very_many() {
+    let records = [record(0, 1)];
+    let (mut a, mut b) = (core(0, &records, 1_000), core(1, &records, 1_000));
+    let mut grants: Vec<_> = (0..MAX).map(|_| granted(ask(&mut a, 1))).collect();
+    for _ in 0..100 * MAX {
+        ask(&mut a, 1);
+    }
+    ask(&mut b, 1);
+    let seen = |demand: EdgeDemand| SiteSeen {
+        others_demand: demand.total(),
+        others_queued: demand.queued.into(),
+        others_starving: demand.is_starving().into(),
+    };
+    let of = |core: &mut Core<_>| [seen(core.demand()[site(1).index()])];
+    let of_b = of(&mut b);
+    assert!(look(&mut a, &records, &of_b).is_empty());
+    assert!(leave(&mut a, &grants.pop().unwrap()).is_empty(), "the place is left to b");
+    assert!(!leave(&mut a, &grants.pop().unwrap()).is_empty(), "and only one");
+    let of_a = of(&mut a);
+    assert_eq!(look(&mut b, &records, &of_a).len(), 1);
+    // b starves no more: all the rest is a's.
+    let of_b = of(&mut b);
+    look(&mut a, &records, &of_b);
+    assert_eq!(slot::node_load(&records[0], BOTH), MAX);
 }
 
 #[test]
@@ -333,6 +364,7 @@ impl World {
         let seen = |demand: &EdgeDemand| SiteSeen {
             others_demand: demand.total(),
             others_queued: demand.queued.into(),
+            others_starving: demand.is_starving().into(),
         };
         let others: Vec<_> = self.cores[1 - which].demand().iter().map(seen).collect();
         let out = look(&mut self.cores[which], &self.records, &others);

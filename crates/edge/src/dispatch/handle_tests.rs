@@ -140,8 +140,12 @@ fn two_edges_share_one_server_fairly() {
                 }
                 for (place, edge) in edges.iter_mut().enumerate() {
                     let other = demand[1 - place][0];
-                    let (all, queued) = (other.total(), u64::from(other.queued));
-                    look(edge, record, SiteSeen { others_demand: all, others_queued: queued });
+                    let seen = SiteSeen {
+                        others_demand: other.total(),
+                        others_queued: other.queued.into(),
+                        others_starving: other.is_starving().into(),
+                    };
+                    look(edge, record, seen);
                 }
                 std::thread::sleep(Duration::from_millis(1));
             }

@@ -23,6 +23,8 @@ pub struct SiteSeen {
     pub others_demand: u64,
     /// Their requests that wait.
     pub others_queued: u64,
+    /// How many of them have requests that wait and none in flight.
+    pub others_starving: u64,
 }
 
 /// The first request that went to a node after it moved.

@@ -181,6 +181,7 @@ impl Pool {
                     if edge != self.edge {
                         others.others_demand += demand.total();
                         others.others_queued += u64::from(demand.queued);
+                        others.others_starving += u64::from(demand.is_starving());
                     }
                 }
             }
