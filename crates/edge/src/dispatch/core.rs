@@ -266,6 +266,9 @@ impl<W: Waiter> Core<W> {
         let failed = match verdict {
             Verdict::Answered | Verdict::ServerError(_) => {
                 node.health.succeeded(now);
+                if node.health.is_ejected(now) {
+                    self.answered_though_ejected(grant, now);
+                }
                 return false;
             }
             Verdict::ConnectFailed | Verdict::Broke | Verdict::TimedOut => {
@@ -277,6 +280,27 @@ impl<W: Waiter> Core<W> {
             state.counts.ejections += 1;
         }
         failed
+    }
+
+    /// While requests are spread over all servers, one that answers is back. An answer that was
+    /// under way when its server was ejected says nothing.
+    fn answered_though_ejected(&mut self, grant: &Grant, now: Duration) {
+        let Some(Some(state)) = self.sites.get(grant.site.index()) else { return };
+        let (serving, failing) = self.failing(state, now);
+        if failing > ejections_max(serving, self.health.eject_max_pct)
+            && let Some(Some(node)) = self.nodes.get_mut(grant.node.index())
+        {
+            node.health.came_back();
+        }
+    }
+
+    /// How many servers of the site pass their checks, and how many of them fail requests.
+    fn failing(&self, state: &Site<W>, now: Duration) -> (usize, usize) {
+        let nodes = state.nodes.iter().filter_map(|&place| self.nodes.get(place)?.as_ref());
+        let serving = nodes.filter(|node| node.open);
+        serving.fold((0, 0), |(serving, failing), node| {
+            (serving + 1, failing + usize::from(node.health.is_ejected(now)))
+        })
     }
 
     /// Lets go whoever waits for the site and finds room, in the order of arrival.
@@ -471,13 +495,12 @@ impl<W: Waiter> Core<W> {
     pub(crate) fn counts(&self, now: Duration) -> Vec<SiteCounts> {
         let of = |site: &Option<Site<W>>| {
             let Some(site) = site else { return SiteCounts::default() };
-            let nodes = || site.nodes.iter().filter_map(|&place| self.nodes.get(place)?.as_ref());
-            let serving = || nodes().filter(|node| node.open);
-            let failing = serving().filter(|node| node.health.is_ejected(now)).count();
+            let (serving, failing) = self.failing(site, now);
+            let spreads = failing > ejections_max(serving, self.health.eject_max_pct);
+            let nodes = site.nodes.iter().filter_map(|&place| self.nodes.get(place)?.as_ref());
             let is_slow =
                 |came| slow_start::part(came, now, site.rules.slow_start) < slow_start::WHOLE;
-            let slow = serving().filter(|node| node.came.is_some_and(is_slow)).count();
-            let spreads = failing > ejections_max(serving().count(), self.health.eject_max_pct);
+            let slow = nodes.filter(|node| node.open && node.came.is_some_and(is_slow)).count();
             SiteCounts {
                 ejected: if spreads { 0 } else { failing as u32 },
                 failing: failing as u32,

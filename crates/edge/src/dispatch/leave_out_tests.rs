@@ -79,6 +79,22 @@ fn half_of_a_site_is_left_out_and_beyond_that_nobody() {
 }
 
 #[test]
+fn while_requests_go_to_all_a_server_that_answers_is_back() {
+    let records: Vec<_> = (0..4).map(|number| record(number, 1)).collect();
+    let mut core = core(0, &records, 100);
+    let grants: Vec<_> = (0..4).map(|_| granted(ask(&mut core, 1))).collect();
+    fail(&mut core, &grants[0]);
+    core.report(&grants[0], Verdict::Answered, NOW);
+    assert_eq!(core.counts(NOW)[0].failing, 1, "it was under way before");
+    fail(&mut core, &grants[1]);
+    fail(&mut core, &grants[2]);
+    core.report(&grants[2], Verdict::Answered, NOW);
+    core.report(&grants[1], Verdict::Answered, NOW);
+    let counts = core.counts(NOW)[0];
+    assert_eq!((counts.failing, counts.ejected), (2, 2), "no more than may be left out");
+}
+
+#[test]
 fn the_only_server_of_a_site_is_never_left_out() {
     let records = [record(0, 1), record(1, 2)];
     let mut core = core(0, &records, 100);

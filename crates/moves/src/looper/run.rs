@@ -13,7 +13,7 @@ use super::stop_point;
 use crate::protocol::{BadWord, Look, Looked, Machine, Op, Outcome, Task, Word};
 use crate::{Core, Input, Mode, MoveRecord, Options, RECORDS_MAX, Work};
 use policy::Policy;
-use pool_model::NodeId;
+use pool_model::{NodeId, SiteId};
 use remote_memory::Wake;
 use shared_state::words::{Assign, Epoch, Lease};
 use shared_state::{EdgeDemand, EdgeRow, NodeRecord, SiteRecord};
@@ -313,7 +313,8 @@ impl<H: Host + 'static> Looper<H> {
         loop {
             let now = look_time + (monotonic() - started);
             let nonce = self.draw();
-            let input = input(&self.pool, &*self.policy, now, nonce);
+            let is_unready = |node, site| self.memory.is_unready(node, site);
+            let input = input(&self.pool, &*self.policy, &is_unready, now, nonce);
             match self.core.next(&input) {
                 Work::Run(task) => self.run_task(task, look_time, started),
                 Work::LookAgain => {
@@ -349,7 +350,8 @@ impl<H: Host + 'static> Looper<H> {
 
     fn decide_on_look(&mut self, look_time: Duration) {
         let nonce = self.draw();
-        let input = input(&self.pool, &*self.policy, look_time, nonce);
+        let is_unready = |node, site| self.memory.is_unready(node, site);
+        let input = input(&self.pool, &*self.policy, &is_unready, look_time, nonce);
         self.core.looked(&input, |node| self.pool.is_serving(node));
     }
 
@@ -539,12 +541,19 @@ fn attacher(
     Attacher::new(paths, edge, lease, found, Arc::clone(busy), Arc::clone(stop))
 }
 
-fn input<'a>(pool: &'a Pool, policy: &'a dyn Policy, now: Duration, nonce: u32) -> Input<'a> {
+fn input<'a>(
+    pool: &'a Pool,
+    policy: &'a dyn Policy,
+    is_unready: &'a dyn Fn(NodeId, SiteId) -> bool,
+    now: Duration,
+    nonce: u32,
+) -> Input<'a> {
     Input {
         now_ns: nanos(now),
         seen: &pool.seen,
         view: &pool.view,
         policy,
+        is_unready,
         op_time_ns: OP_TIME_NS,
         nonce,
     }

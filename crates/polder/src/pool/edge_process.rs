@@ -30,6 +30,7 @@ pub(super) struct EdgeControl {
     settings: Settings,
     commander: Commander,
     counters: MetricsReader,
+    dispatch: Dispatch,
     reporter: Mutex<Reporter>,
 }
 
@@ -64,6 +65,7 @@ impl EdgeProcess {
             settings: settings.clone(),
             commander: self.looper.commander(),
             counters: self.edge.metrics_reader(),
+            dispatch: self.dispatch.clone(),
             reporter: Mutex::new(Reporter::new(settings.clone(), hash, id, listen)),
         }
     }
@@ -98,7 +100,8 @@ impl EdgeControl {
         match request {
             Request::Status => {
                 let status = self.status(u64::MAX)?;
-                let report = self.reporter().report(&status, &self.counters.snapshot());
+                let (counters, balance) = (self.counters.snapshot(), self.dispatch.counts());
+                let report = self.reporter().report(&status, &counters, &balance);
                 Ok(Response::Status(Box::new(report)))
             }
             Request::Moves(arguments) => {
