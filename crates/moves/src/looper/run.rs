@@ -272,7 +272,7 @@ impl<H: Host + 'static> Looper<H> {
         if let Some(home) = &self.memory.home {
             let edge = self.options.core.edge;
             for (index, &demand) in self.demand.iter().enumerate() {
-                if let Ok(site) = pool_model::SiteId::from_index(index) {
+                if let Ok(site) = SiteId::from_index(index) {
                     home.set_demand(edge, site, demand);
                 }
             }
@@ -580,7 +580,7 @@ fn thread_cpu() -> Duration {
 }
 
 fn log(record: &MoveRecord) {
-    let site = |site: Option<pool_model::SiteId>| site.map_or(0, pool_model::SiteId::get);
+    let site = |site: Option<SiteId>| site.map_or(0, SiteId::get);
     tracing::debug!(
         node = record.node.get(),
         from = site(record.from),
