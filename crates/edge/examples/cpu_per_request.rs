@@ -40,7 +40,7 @@ struct One(SocketAddr);
 impl Dispatcher for One {
     type Permit = One;
 
-    async fn acquire(&self, _site: SiteId, _avoid: &[NodeId]) -> Result<One, Refusal> {
+    async fn acquire(&self, _site: SiteId, _ask: Ask<'_>) -> Result<One, Refusal> {
         Ok(self.clone())
     }
 }

@@ -171,7 +171,7 @@ impl<W: Waiter> Core<W> {
             };
             let record = node.slot.record();
             let header = record.header();
-            let mut max_in_flight = header.max_in_flight;
+            let mut max_in_flight = node.limit;
             if let Some(came) = node.came.filter(|_| !slow_start.is_zero()) {
                 let part = slow_start::part(came, now, slow_start);
                 if part < slow_start::WHOLE {
@@ -182,7 +182,7 @@ impl<W: Waiter> Core<W> {
             if lanes && state.lanes.contains(place) {
                 max_in_flight = 0;
             }
-            if node.open {
+            if node.is_asked() {
                 serving += 1;
                 if state.ejected_any && node.health.is_ejected(now) {
                     ejected.push(index);
@@ -191,7 +191,7 @@ impl<W: Waiter> Core<W> {
             loads.push(ServerLoad {
                 in_flight: slot::server_load(record, Some(site), record.edges()),
                 max_in_flight,
-                open: node.open && !ask.avoid.contains(&header.node),
+                open: node.is_asked() && !ask.avoid.contains(&header.node),
             });
         }
         // So many may fail that to leave them out would only break the others.

@@ -297,7 +297,7 @@ impl<W: Waiter> Core<W> {
     /// How many servers of the site pass their checks, and how many of them fail requests.
     fn failing(&self, state: &Site<W>, now: Duration) -> (usize, usize) {
         let nodes = state.nodes.iter().filter_map(|&place| self.nodes.get(place)?.as_ref());
-        let serving = nodes.filter(|node| node.open);
+        let serving = nodes.filter(|node| node.is_asked());
         serving.fold((0, 0), |(serving, failing), node| {
             (serving + 1, failing + usize::from(node.health.is_ejected(now)))
         })
@@ -426,12 +426,13 @@ impl<W: Waiter> Core<W> {
         &mut self,
         node: NodeId,
         assign: Assign,
+        limit: u32,
         now: Duration,
         out: &mut Vec<(W, Grant)>,
     ) {
         let Some(Some(state)) = self.nodes.get_mut(node.index()) else { return };
         let open = assign.site.is_some_and(|site| state.slot.record().takes(site, assign));
-        let seen = NodeSeen { assign: Some(assign), open };
+        let seen = NodeSeen { assign: Some(assign), open, link: state.link, limit };
         if state.see(&seen, now) {
             self.assign_nodes();
         }

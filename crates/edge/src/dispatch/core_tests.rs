@@ -1,6 +1,7 @@
 //! The core over real shared memory, with one edge and with two.
 
 use super::*;
+use moves::looper::Link;
 use proptest::prelude::*;
 use remote_memory::shm::OwnedRegion;
 use shared_state::slot::{self, LiveEdges};
@@ -90,6 +91,10 @@ pub(super) fn look(core: &mut Core<Somebody>, records: &[NodeRecord], sites: &[S
     look_at(core, records, sites, NOW, |_| true)
 }
 
+fn seen(record: &NodeRecord) -> NodeSeen {
+    NodeSeen { assign: record.assign(), open: true, link: Link::Mapped, limit: MAX }
+}
+
 pub(super) fn look_at(
     core: &mut Core<Somebody>,
     records: &[NodeRecord],
@@ -97,9 +102,10 @@ pub(super) fn look_at(
     now: Duration,
     open: impl Fn(usize) -> bool,
 ) -> Out {
-    let seen =
-        |(place, r): (usize, &NodeRecord)| Some(NodeSeen { assign: r.assign(), open: open(place) });
-    let seen: Vec<_> = records.iter().enumerate().map(seen).collect();
+    let places = records.iter().enumerate();
+    let seen: Vec<_> = places
+        .map(|(place, record)| Some(NodeSeen { open: open(place), ..seen(record) }))
+        .collect();
     let mut out = Vec::new();
     core.looked(&seen, sites, now, &mut out);
     out
@@ -170,7 +176,7 @@ fn a_node_that_comes_takes_from_the_queue_at_once() {
     let now = assign(1, 2);
     records[1].assign_word().store(now.pack(), Ordering::SeqCst);
     let mut out = Vec::new();
-    core.moved(node(1), now, NOW, &mut out);
+    core.moved(node(1), now, MAX, NOW, &mut out);
     assert_eq!(out.len(), 5);
     assert!(out.iter().all(|(_, grant)| grant.node == node(1) && grant.version == 2));
     let first = FirstDispatch { node: node(1), version: 2, at: NOW };
@@ -455,4 +461,41 @@ proptest! {
         let ended = world.let_go + world.refused + left;
         prop_assert!(ended <= world.asked && ended + gone >= world.asked);
     }
+}
+
+#[test]
+fn no_more_than_a_look_allows_is_sent_to_a_node_elsewhere() {
+    let records = [record(0, 1)];
+    let mut core = core(0, &records, 10);
+    let mut limited = seen(&records[0]);
+    (limited.link, limited.limit) = (Link::Mirrored, 3);
+    let mut out = Vec::new();
+    core.looked(&[Some(limited)], &[], NOW, &mut out);
+    let grants: Vec<_> = (0..3).map(|_| granted(ask(&mut core, 1))).collect();
+    assert!(matches!(ask(&mut core, 1), Outcome::Queued { .. }));
+    assert_eq!(leave(&mut core, &grants[0]).len(), 1, "who waits takes the place");
+}
+
+#[test]
+fn a_node_that_does_not_answer_gets_new_requests_only_if_there_is_no_other() {
+    let records = [record(0, 1), record(1, 1)];
+    let mut core = core(0, &records, 10);
+    let mut told: Vec<_> = records.iter().map(|record| Some(seen(record))).collect();
+    for (link, nodes) in [(Link::Silent, 1..=1), (Link::Gone, 0..=1)] {
+        if let Some(first) = &mut told[0] {
+            first.link = link;
+        }
+        core.looked(&told, &[], NOW, &mut Vec::new());
+        let grants: Vec<_> = (0..6).map(|_| granted(ask(&mut core, 1))).collect();
+        let used = |number| grants.iter().any(|grant| grant.node == node(number));
+        assert_eq!((used(0), used(1)), (nodes.contains(&0), true), "{link:?}");
+        for grant in &grants {
+            leave(&mut core, grant);
+        }
+    }
+    for seen in told.iter_mut().flatten() {
+        seen.link = Link::Silent;
+    }
+    core.looked(&told, &[], NOW, &mut Vec::new());
+    granted(ask(&mut core, 1));
 }

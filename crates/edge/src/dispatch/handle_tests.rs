@@ -49,7 +49,9 @@ fn dispatch(edge: u8, record: &NodeRecord, queue_timeout_ms: u64) -> Dispatch {
 }
 
 fn look(dispatch: &mut Dispatch, record: &NodeRecord, others: SiteSeen) {
-    let seen = NodeSeen { assign: record.assign(), open: true };
+    let limit = record.header().max_in_flight;
+    let seen =
+        NodeSeen { assign: record.assign(), open: true, link: moves::looper::Link::Mapped, limit };
     dispatch.looked(&[Some(seen)], &[others]);
 }
 

@@ -1,7 +1,7 @@
 //! What the core remembers of one node.
 
 use super::health::Health;
-use moves::looper::NodeSeen;
+use moves::looper::{Link, NodeSeen};
 use shared_state::slot::NodeSlot;
 use shared_state::words::Assign;
 use std::net::Ipv4Addr;
@@ -16,6 +16,9 @@ pub(crate) struct Node {
     pub(crate) life: u32,
     pub(crate) assign: Assign,
     pub(crate) open: bool,
+    pub(crate) link: Link,
+    /// What all edges together may have at its server, as far as this one takes part.
+    pub(crate) limit: u32,
     pub(crate) health: Health,
     /// When its server came: it moved here, was started again, or passes its checks again. None
     /// for one that was there before this edge.
@@ -38,12 +41,20 @@ impl Node {
             life,
             assign,
             open: false,
+            link: Link::Mapped,
+            limit: 0,
             health: before.map(|before| before.health).unwrap_or_default(),
             came: before.and_then(|before| before.came),
             awaited: None,
             process: before.and_then(|before| before.process),
             seen: false,
         }
+    }
+
+    /// Whether its server passes its checks, as far as is known: nobody asks a node whose link is
+    /// silent while another is there.
+    pub(crate) fn is_asked(&self) -> bool {
+        self.open && self.link != Link::Silent
     }
 
     /// Takes over what a look saw; true when the node serves another site or version.
@@ -54,7 +65,7 @@ impl Node {
             return false;
         };
         let opens = seen.open && !self.open && self.seen;
-        self.open = seen.open;
+        (self.open, self.link, self.limit) = (seen.open, seen.link, seen.limit);
         let moved = assign.site != self.assign.site || assign.version != self.assign.version;
         self.assign = assign;
         self.slot.follow(assign);

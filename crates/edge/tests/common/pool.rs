@@ -4,7 +4,7 @@ use super::origin::Origin;
 use super::{PATIENCE, options};
 use edge::dispatch::{Dispatch, DispatchOptions, HealthOptions, SiteRules};
 use edge::{Edge, SiteOptions};
-use moves::looper::{Host, NodeSeen, SiteSeen};
+use moves::looper::{Host, Link, NodeSeen, SiteSeen};
 use pool_model::{EdgeId, NodeId, SiteId};
 use remote_memory::shm::OwnedRegion;
 use shared_state::words::{Assign, Epoch, Phase, Server};
@@ -100,7 +100,8 @@ fn look(dispatch: &mut Dispatch, records: &[NodeRecord]) {
     let seen = |record: &NodeRecord| {
         let assign = record.assign();
         let open = assign.is_some_and(|a| a.site.is_some_and(|site| record.takes(site, a)));
-        Some(NodeSeen { assign, open })
+        let limit = record.header().max_in_flight;
+        Some(NodeSeen { assign, open, link: Link::Mapped, limit })
     };
     let seen: Vec<_> = records.iter().map(seen).collect();
     dispatch.looked(&seen, &[SiteSeen::default(); SITES.len()]);

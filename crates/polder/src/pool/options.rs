@@ -5,7 +5,7 @@ use crate::settings::{Check, Forwarded, Mode, PolicyName, Servers, Settings, Sit
 use edge::dispatch::{DispatchOptions, HealthOptions, SiteRules};
 use edge::{ForwardedTrust, SiteOptions};
 use moves::Timing;
-use moves::looper::LooperOptions;
+use moves::looper::{LooperOptions, Place};
 use policy::{Policy, Reconf, Rigid, Thresholds, ThresholdsError};
 use pool_model::{EdgeId, IdOutOfRange, NodeId, SiteId};
 use shared_state::words::{Assign, Epoch};
@@ -15,6 +15,9 @@ use std::time::Duration;
 /// The version of the settings that the shared words carry. It grows when settings change under a
 /// running pool; a pool starts with its first.
 const SETTINGS_VERSION: u32 = 1;
+
+/// How long an operation on a region elsewhere may take. Under `up` there is none.
+const REMOTE_DEADLINE: Duration = Duration::from_millis(50);
 
 /// Where the home's region is served.
 pub(super) fn home_socket(folder: &Path) -> PathBuf {
@@ -174,8 +177,13 @@ pub(super) fn looper(
         idle_look_every: ms(pool.idle_look_every_ms),
         slot_lease: ms(pool.slot_lease_ms),
         node_dead: ms(pool.node_dead_ms),
-        home: home_socket(folder),
-        nodes: settings.nodes.iter().map(|node| node_socket(folder, &node.name)).collect(),
+        remote_deadline: REMOTE_DEADLINE,
+        home: Place::Here(home_socket(folder)),
+        nodes: settings
+            .nodes
+            .iter()
+            .map(|node| Place::Here(node_socket(folder, &node.name)))
+            .collect(),
     }
 }
 
