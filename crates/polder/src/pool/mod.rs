@@ -12,4 +12,5 @@ mod descriptors;
 mod edge_process;
 mod options;
 mod report;
+mod sticky;
 pub mod up;

@@ -198,8 +198,10 @@ pub enum Forwarded {
 pub struct Health {
     /// Failures in a row that eject a server.
     pub failures_max: u32,
-    /// How long it stays ejected.
+    /// How long it stays ejected the first time.
     pub eject_ms: u32,
+    /// The share of a site's servers that may be ejected at once.
+    pub eject_max_pct: u8,
     /// How often an agent checks a server.
     pub check_every_ms: u32,
     /// How long one check may take.
@@ -241,6 +243,12 @@ pub struct Site {
     pub tls: Option<SiteTls>,
     /// Whether, and how, a server is told of the client.
     pub proxy_protocol_out: Option<ProxyVersion>,
+    /// Over how long a server that came gets to its whole share.
+    pub slow_start_ms: u32,
+    /// Which requests go to one server.
+    pub sticky: Option<Sticky>,
+    /// How many requests each edge lets in.
+    pub rate: edge::RateOptions,
 }
 
 /// `tls` of a site: PEM files.
@@ -277,6 +285,29 @@ impl ClientCertificate {
             Self::Required => "required",
         }
     }
+}
+
+/// `sticky` of a site: which requests go to one server.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Sticky {
+    /// By what.
+    pub by: StickyBy,
+    /// How long a request waits for its server.
+    pub wait_ms: u32,
+}
+
+/// What requests to one server have in common.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum StickyBy {
+    /// A cookie that the edge sets.
+    Cookie {
+        /// Its name.
+        name: String,
+        /// The file of the secret that it is made from.
+        key_file: Option<PathBuf>,
+    },
+    /// Their part of a hash.
+    Hash(edge::HashBy),
 }
 
 /// When a site's program starts on a node.

@@ -7,7 +7,7 @@ use super::model::{
 use super::problem::{Findings, Span, did_you_mean, one_of};
 use super::reader::{At, Table, open_all, shown};
 use super::schema::{ACCESS_LOG, CHECK, EDGES, HEALTH, HTTP, NODES, POOL, SECTIONS, SITES};
-use super::{command, names, tls};
+use super::{command, names, tls, traffic};
 use edge::{LogFormat, LogTarget, ProxyVersion, Upstream};
 use policy::choose::Balance;
 use pool_model::Guarantee;
@@ -244,6 +244,7 @@ fn health(table: &Table<'_>) -> Health {
     Health {
         failures_max: table.integer("failures_max").value,
         eject_ms: table.integer("eject_ms").value,
+        eject_max_pct: table.integer("eject_max_pct").value,
         check_every_ms: table.integer("check_every_ms").value,
         check_timeout_ms: table.integer("check_timeout_ms").value,
         rise: table.integer("rise").value,
@@ -287,6 +288,9 @@ fn site(table: &Table<'_>, marks: &mut Marks, findings: &Findings) -> Site {
         tls: tls::read(table, findings),
         proxy_protocol_out: table
             .choice("proxy_protocol_out", &[None, Some(ProxyVersion::V1), Some(ProxyVersion::V2)]),
+        slow_start_ms: table.integer("slow_start_ms").value,
+        sticky: traffic::sticky(table, findings),
+        rate: traffic::rate(table, findings),
     };
     marks.sites.push(SiteMarks {
         name: name.span,
