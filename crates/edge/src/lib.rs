@@ -32,6 +32,8 @@ mod download;
 mod edge;
 pub mod face;
 mod forward;
+#[cfg(test)]
+mod fuzz_tests;
 mod head;
 mod hosts;
 mod http1;
@@ -48,6 +50,8 @@ mod serve;
 mod sticky;
 mod stream;
 mod tls;
+#[cfg(test)]
+mod told_fuzz_tests;
 mod upload;
 mod upstream;
 mod watchdog;
