@@ -13,6 +13,7 @@ mod overlay;
 mod problem;
 mod read;
 mod reader;
+mod remote;
 pub mod schema;
 mod show;
 mod source;
@@ -20,8 +21,8 @@ mod tables;
 
 pub use hash::SettingsHash;
 pub use model::{
-    Check, Edge, Forwarded, Health, Http, Mode, Node, PolicyName, Pool, Servers, Settings, Site,
-    Start,
+    Check, Edge, Forwarded, Health, Http, Mode, Node, PolicyName, Pool, Remote, Servers, Settings,
+    Site, Start,
 };
 pub(crate) use names::RUNTIME_DIR_MAX_BYTES;
 pub use problem::{PROBLEMS_SHOWN_MAX, Problem, Problems, Severity};
@@ -179,3 +180,5 @@ mod across_tests;
 mod any_text_tests;
 #[cfg(test)]
 mod reference_tests;
+#[cfg(test)]
+mod remote_tests;

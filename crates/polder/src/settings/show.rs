@@ -34,6 +34,7 @@ impl Settings {
             "edges": Value::from(edges.collect::<Vec<Table>>()),
             "http": Value::from(self.http_table()),
             "health": Value::from(self.health_table()),
+            "remote": Value::from(self.remote_table()),
             "sites": Value::from(self.sites.iter().map(site_table).collect::<Vec<Table>>()),
             "nodes": Value::from(nodes.collect::<Vec<Table>>()),
         };
@@ -58,6 +59,7 @@ impl Settings {
             "slot_lease_ms": Value::from(pool.slot_lease_ms),
             "runtime_dir": runtime_dir.map(Value::from),
             "metrics": Value::from(metrics),
+            "home": pool.home.as_deref().map(Value::from),
         }
     }
 
@@ -87,6 +89,18 @@ impl Settings {
             "retry_body_max_bytes": Value::from(http.retry_body_max_bytes),
             "upstream_idle_max": Value::from(http.upstream_idle_max),
             "upstream_idle_ms": Value::from(http.upstream_idle_ms),
+        }
+    }
+
+    fn remote_table(&self) -> Table {
+        let remote = &self.remote;
+        let key_file = remote.key_file.as_ref().and_then(|path| path.to_str());
+        table! {
+            "key_file": key_file.map(Value::from),
+            "plain_on_loopback": Value::from(remote.plain_on_loopback),
+            "deadline_ms": Value::from(remote.deadline_ms),
+            "connect_ms": Value::from(remote.connect_ms),
+            "realtime": Value::from(remote.realtime),
         }
     }
 
@@ -151,6 +165,7 @@ fn node_table(node: &Node, sites: &[Site]) -> Table {
     table! {
         "name": Value::from(node.name.as_str()),
         "max_in_flight": Value::from(node.max_in_flight),
+        "address": node.address.map(|address| Value::from(address.to_string())),
         "host": host,
         "servers": servers,
     }
