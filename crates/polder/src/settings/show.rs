@@ -42,6 +42,7 @@ impl Settings {
             "http": Value::from(self.http_table()),
             "health": Value::from(self.health_table()),
             "access_log": Value::from(self.access_log_table()),
+            "remote": Value::from(self.remote_table()),
             "sites": Value::from(self.sites.iter().map(site_table).collect::<Vec<Table>>()),
             "nodes": Value::from(nodes.collect::<Vec<Table>>()),
         };
@@ -66,6 +67,7 @@ impl Settings {
             "slot_lease_ms": Value::from(pool.slot_lease_ms),
             "runtime_dir": runtime_dir.map(Value::from),
             "metrics": Value::from(metrics),
+            "home": pool.home.as_deref().map(Value::from),
         }
     }
 
@@ -123,6 +125,18 @@ impl Settings {
             "path": path.as_deref().map(Value::from),
             "format": Value::from(format),
             "queue_max": Value::from(log.queue_max),
+        }
+    }
+
+    fn remote_table(&self) -> Table {
+        let remote = &self.remote;
+        let key_file = remote.key_file.as_ref().and_then(|path| path.to_str());
+        table! {
+            "key_file": key_file.map(Value::from),
+            "plain_on_loopback": Value::from(remote.plain_on_loopback),
+            "deadline_ms": Value::from(remote.deadline_ms),
+            "connect_ms": Value::from(remote.connect_ms),
+            "realtime": Value::from(remote.realtime),
         }
     }
 
@@ -248,6 +262,7 @@ fn node_table(node: &Node, sites: &[Site]) -> Table {
     table! {
         "name": Value::from(node.name.as_str()),
         "max_in_flight": Value::from(node.max_in_flight),
+        "address": node.address.map(|address| Value::from(address.to_string())),
         "host": host,
         "servers": servers,
     }

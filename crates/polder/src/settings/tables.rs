@@ -92,6 +92,13 @@ pub const POOL: Section = Section {
             "The folder for sockets and the lock; absolute.",
         ),
         key(
+            "home",
+            Kind::Text,
+            Missing::Means("the first node with an `address`"),
+            "The node whose agent holds the sites' shared words when roles run apart. Without it \
+             requests go on and nothing moves.",
+        ),
+        key(
             "metrics",
             Kind::Text,
             Missing::Text("127.0.0.1:0"),
@@ -543,8 +550,15 @@ pub const NODES: Section = Section {
         key(
             "host",
             Kind::Text,
-            Missing::Text("127.0.0.1"),
-            "The loopback IPv4 address that its servers listen on.",
+            Missing::Means("the IP of `address`; without one `127.0.0.1`"),
+            "The IPv4 address that its servers listen on; without `address` a loopback one.",
+        ),
+        key(
+            "address",
+            Kind::Text,
+            Missing::Means("none: it runs under `polder up` only"),
+            "Where its agent serves its record to edges on other machines, as `IP:PORT`: all \
+             nodes have one, or none.",
         ),
         key(
             "servers",
@@ -582,5 +596,45 @@ pub const ACCESS_LOG: Section = Section {
     ],
 };
 
+/// `[remote]`.
+pub const REMOTE: Section = Section {
+    name: "remote",
+    repeated: false,
+    help: "How edges and agents on several machines reach each other: `polder edge` and `polder \
+           agent`, with an `address` for each node. `polder up` needs none of it.",
+    keys: &[
+        key(
+            "key_file",
+            Kind::Text,
+            Missing::Means("none: then all addresses are loopback ones"),
+            "The pool's key, the same on all machines, as `polder key` prints it; mode 0600. Who \
+             holds it can change every record.",
+        ),
+        key(
+            "plain_on_loopback",
+            Kind::Flag,
+            Missing::Means("`false`"),
+            "Loopback addresses do without encryption: anybody on the machine can connect.",
+        ),
+        int(
+            "deadline_ms",
+            1,
+            60_000,
+            20,
+            "A node that does not answer within it takes no part in moves and gets no new \
+             requests if there is another. At most a quarter of `slot_lease_ms`.",
+        ),
+        int("connect_ms", 1, 60_000, 500, "How long connecting to an agent may take."),
+        key(
+            "realtime",
+            Kind::Flag,
+            Missing::Means("`true`"),
+            "An agent answers edges before all else that its machine computes (`SCHED_FIFO`), \
+             where the kernel lets it; `polder status` says where not.",
+        ),
+    ],
+};
+
 /// All tables, in the order of the documentation.
-pub const SECTIONS: [&Section; 7] = [&POOL, &EDGES, &HTTP, &HEALTH, &ACCESS_LOG, &SITES, &NODES];
+pub const SECTIONS: [&Section; 8] =
+    [&POOL, &EDGES, &HTTP, &HEALTH, &ACCESS_LOG, &REMOTE, &SITES, &NODES];
