@@ -72,7 +72,7 @@ pub enum Reason {
 
 impl Reason {
     /// All of them, in the order of the counters.
-    pub const ALL: [Self; 19] = [
+    pub const ALL: [Self; 21] = [
         Self::BadRequest,
         Self::BadMethod,
         Self::BadTransferCoding,
