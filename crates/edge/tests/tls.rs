@@ -278,7 +278,7 @@ fn mistakes_name_the_file() {
         let mut bad = options();
         bad.sites[0].tls = tls;
         bad.tls_listen = vec![SocketAddr::from(([127, 0, 0, 1], 0))];
-        Edge::start(bad, &fixed).err().expect("it must not start").to_string()
+        Edge::start(bad, &fixed).expect_err("it must not start").to_string()
     };
     let with_key = |key: &std::path::Path| SiteTls { key: key.to_owned(), ..pair.site() };
     let exposed = words(Some(with_key(&open)));
