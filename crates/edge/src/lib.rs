@@ -1,8 +1,8 @@
 //! The tier that clients reach: listeners, sites, queues, balancing, drain, retries.
 //!
-//! The data plane is hyper's server in front, for HTTP/1.1 and HTTP/2, and a client of our own behind (or hyper's
-//! low-level one, see [`Upstream`]), on one current-thread runtime for each thread; nothing is
-//! shared between threads but counters. The life of a request:
+//! The data plane is hyper's server in front, for HTTP/1.1 and HTTP/2, and a client of our own
+//! behind (or hyper's low-level one, see [`Upstream`]), on one current-thread runtime for each
+//! thread; nothing is shared between threads but counters. The life of a request:
 //!
 //! 1. `accept` takes the connection; `admit` finds out who comes and what they speak: by a PROXY
 //!    header (`proxy_in`), a TLS handshake (`tls`), or HTTP/2's preface. `http1` or `http2` serves
