@@ -7,7 +7,8 @@ const SITES: &str = "[[sites]]\nname = \"shop\"\nhosts = [\"shop.test\"]\ncomman
 
 /// A pool of nodes n0, n1, ... with these lines each, and these lines in `[pool]` and `[remote]`.
 fn text(pool: &str, remote: &str, nodes: &[&str]) -> String {
-    let node = |(index, lines): (usize, &&str)| format!("[[nodes]]\nname = \"n{index}\"\n{lines}\n");
+    let node =
+        |(index, lines): (usize, &&str)| format!("[[nodes]]\nname = \"n{index}\"\n{lines}\n");
     let nodes: String = nodes.iter().enumerate().map(node).collect();
     format!("[pool]\n{pool}\n[remote]\n{remote}\n{SITES}{nodes}")
 }
