@@ -15,4 +15,5 @@ mod edge_process;
 mod options;
 mod places;
 mod report;
+mod sticky;
 pub mod up;

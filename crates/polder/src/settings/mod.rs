@@ -18,11 +18,13 @@ pub mod schema;
 mod show;
 mod source;
 mod tables;
+mod tls;
+mod traffic;
 
 pub use hash::SettingsHash;
 pub use model::{
-    Check, Edge, Forwarded, Health, Http, Mode, Node, PolicyName, Pool, Remote, Servers, Settings,
-    Site, Start,
+    Check, ClientCertificate, Edge, Forwarded, Health, Http, Mode, Node, PolicyName, Pool, Remote,
+    Servers, Settings, Site, SiteTls, Start, Sticky, StickyBy,
 };
 pub(crate) use names::RUNTIME_DIR_MAX_BYTES;
 pub use problem::{PROBLEMS_SHOWN_MAX, Problem, Problems, Severity};
