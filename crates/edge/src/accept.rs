@@ -11,6 +11,7 @@ use crate::options::Options;
 use crate::proxy_header::Ends;
 use crate::proxy_in::{NoHeader, read_header};
 use crate::serve::serve;
+use crate::upgrade::{CLOSE_TIME, Tunnels, watch};
 use crate::upstream::{Pool, PoolLimits};
 use crate::wire::{Client, ClientWire};
 use hyper::server::conn::http1;
@@ -19,7 +20,7 @@ use std::cell::Cell;
 use std::future::{Future, poll_fn};
 use std::io;
 use std::net::{SocketAddr, TcpListener as StdListener};
-use std::pin::pin;
+use std::pin::{Pin, pin};
 use std::rc::Rc;
 use std::sync::Arc;
 use std::task::Poll;
@@ -63,6 +64,7 @@ impl<D: Dispatcher> Core<D> {
             metrics,
             log,
             chance: Chance::seeded(),
+            tunnels: Tunnels::new(),
             draining: Cell::new(false),
             drain: Notify::new(),
             open: Cell::new(0),
@@ -91,6 +93,7 @@ pub(crate) async fn run<D: Dispatcher>(
 ) {
     let sweeping = Rc::clone(&core);
     tokio::task::spawn_local(async move { sweeping.pool.sweep().await });
+    tokio::task::spawn_local(watch(Rc::clone(&core)));
     for socket in sockets {
         tokio::task::spawn_local(accept(Rc::clone(&core), socket));
     }
@@ -111,6 +114,7 @@ pub(crate) async fn run<D: Dispatcher>(
         () = drained => {}
         () = tokio::time::sleep(limit) => {
             tracing::warn!(connections = core.open.get(), "the edge stops before it is drained");
+            core.tunnels.close(CLOSE_TIME * 3).await;
         }
         _ = stage.wait_for(|stage| *stage == Stage::Stop) => {}
     }
@@ -256,7 +260,7 @@ async fn connection<D: Dispatcher>(
     let mut told = core.draining.get();
     let mut server = core.server.clone();
     server.keep_alive(!told);
-    let mut connection = pin!(server.serve_connection(TokioIo::new(wire), service));
+    let mut connection = server.serve_connection(TokioIo::new(wire), service);
     let mut drain = pin!(core.drain.notified());
     let mut listens = false;
     let ended = poll_fn(|cx| {
@@ -267,11 +271,19 @@ async fn connection<D: Dispatcher>(
         }
         if core.draining.get() && !told {
             told = true;
-            connection.as_mut().graceful_shutdown();
+            Pin::new(&mut connection).graceful_shutdown();
         }
-        connection.as_mut().poll(cx)
+        Pin::new(&mut connection).poll(cx)
     });
-    if let Err(error) = ended.await {
-        tracing::debug!(%peer, %error, "a client's connection broke");
+    match (ended.await, client.tunnel.take()) {
+        (Err(error), _) => tracing::debug!(%peer, %error, "a client's connection broke"),
+        (Ok(()), Some(tunnel)) => {
+            let http1::Parts { io, read_buf, .. } = connection.into_parts();
+            let mut wire = io.into_inner();
+            wire.upgrade(tunnel.idle);
+            // Boxed, so that other connections' tasks do not keep room for it.
+            Box::pin(tunnel.run(&mut wire, &read_buf)).await;
+        }
+        (Ok(()), None) => {}
     }
 }

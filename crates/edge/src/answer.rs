@@ -52,6 +52,8 @@ pub enum Reason {
     NoServer,
     /// See [`Refusal::Draining`].
     Draining,
+    /// `upgraded_max` connections are upgraded already.
+    UpgradesFull,
     /// No connection to a server, or none in time.
     ConnectFailed,
     /// The server closed or reset the connection before its response.
@@ -64,7 +66,7 @@ pub enum Reason {
 
 impl Reason {
     /// All of them, in the order of the counters.
-    pub const ALL: [Self; 17] = [
+    pub const ALL: [Self; 18] = [
         Self::BadRequest,
         Self::BadMethod,
         Self::BadTransferCoding,
@@ -78,6 +80,7 @@ impl Reason {
         Self::QueueTimeout,
         Self::NoServer,
         Self::Draining,
+        Self::UpgradesFull,
         Self::ConnectFailed,
         Self::ServerBroke,
         Self::ServerTimeout,
@@ -101,6 +104,7 @@ impl Reason {
             Self::QueueTimeout => Refusal::QueueTimeout.name(),
             Self::NoServer => Refusal::NoServer.name(),
             Self::Draining => Refusal::Draining.name(),
+            Self::UpgradesFull => "upgrades-full",
             Self::ConnectFailed => "connect-failed",
             Self::ServerBroke => "server-broke",
             Self::ServerTimeout => "server-timeout",
@@ -119,9 +123,11 @@ impl Reason {
             Self::BodyTooLarge => StatusCode::PAYLOAD_TOO_LARGE,
             Self::ClientTimeout => StatusCode::REQUEST_TIMEOUT,
             Self::UnknownSite => StatusCode::MISDIRECTED_REQUEST,
-            Self::QueueFull | Self::QueueTimeout | Self::NoServer | Self::Draining => {
-                StatusCode::SERVICE_UNAVAILABLE
-            }
+            Self::QueueFull
+            | Self::QueueTimeout
+            | Self::NoServer
+            | Self::Draining
+            | Self::UpgradesFull => StatusCode::SERVICE_UNAVAILABLE,
             Self::ConnectFailed | Self::ServerBroke | Self::BadResponse => StatusCode::BAD_GATEWAY,
             Self::ServerTimeout => StatusCode::GATEWAY_TIMEOUT,
         }
@@ -131,7 +137,11 @@ impl Reason {
     #[must_use]
     pub const fn source(self) -> Source {
         match self {
-            Self::QueueFull | Self::QueueTimeout | Self::NoServer | Self::Draining => Source::Edge,
+            Self::QueueFull
+            | Self::QueueTimeout
+            | Self::NoServer
+            | Self::Draining
+            | Self::UpgradesFull => Source::Edge,
             Self::ConnectFailed | Self::ServerBroke | Self::ServerTimeout | Self::BadResponse => {
                 Source::Server
             }
@@ -160,6 +170,7 @@ impl Reason {
             Self::QueueTimeout => "No server became free in time. Try again soon.\n",
             Self::NoServer => "No server of this site is available. Try again soon.\n",
             Self::Draining => "This server is about to stop. Try again.\n",
+            Self::UpgradesFull => "Too many connections are open. Try again soon.\n",
             Self::ConnectFailed => "The site's server could not be reached.\n",
             Self::ServerBroke => "The site's server closed the connection before its response.\n",
             Self::ServerTimeout => "The site's server did not answer in time.\n",

@@ -7,9 +7,11 @@ use crate::hosts::SiteMap;
 use crate::labels::{Chance, LabelRules};
 use crate::metrics::Shard;
 use crate::options::Options;
+use crate::upgrade::Tunnels;
 use crate::upstream::Pool;
 use hyper::server::conn::http1;
 use std::cell::Cell;
+use std::rc::Rc;
 use std::sync::Arc;
 use tokio::sync::{Notify, Semaphore};
 
@@ -21,6 +23,8 @@ pub(crate) struct Shared {
     pub(crate) labels: LabelRules,
     /// `connections_max` of the whole edge.
     pub(crate) connections: Arc<Semaphore>,
+    /// `upgraded_max` of the whole edge.
+    pub(crate) upgraded: Arc<Semaphore>,
 }
 
 /// One thread's part.
@@ -31,6 +35,7 @@ pub(crate) struct Core<D> {
     pub(crate) metrics: Arc<Shard>,
     pub(crate) log: Option<LogQueue>,
     pub(crate) chance: Chance,
+    pub(crate) tunnels: Rc<Tunnels>,
     pub(crate) server: http1::Builder,
     /// No new connection, and no second request on an old one.
     pub(crate) draining: Cell<bool>,

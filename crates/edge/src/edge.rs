@@ -78,6 +78,7 @@ impl Edge {
                 trace: options.trace,
             },
             connections: Arc::new(Semaphore::new(options.connections_max)),
+            upgraded: Arc::new(Semaphore::new(options.upgraded_max)),
             options: options.clone(),
         });
         let (log, mut queues) = match options.access_log.clone().map(Arc::new) {

@@ -28,6 +28,13 @@ pub trait Dispatcher: Clone + Send + 'static {
         site: SiteId,
         avoid: &[NodeId],
     ) -> impl Future<Output = Result<Self::Permit, Refusal>>;
+
+    /// Whether a node is known to serve the site no more. Connections that outlive their permit,
+    /// upgraded ones, are ended by it. Whoever moves no nodes never says so.
+    fn has_left(&self, site: SiteId, node: NodeId) -> bool {
+        let _ = (site, node);
+        false
+    }
 }
 
 /// Why no server was given.

@@ -39,6 +39,7 @@ mod options;
 mod proxy_header;
 mod proxy_in;
 mod serve;
+mod upgrade;
 mod upload;
 mod upstream;
 mod watchdog;

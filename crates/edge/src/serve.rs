@@ -9,17 +9,20 @@ use crate::head::{Framing, Head};
 use crate::hosts::{SiteSlot, host_of};
 use crate::options::SiteOptions;
 use crate::proxy_header::Announced;
+use crate::upgrade::switch;
 use crate::upload::{Upload, UploadLimits};
 use crate::upstream::Lease;
 use crate::wire::Client;
 use http::request::Parts;
-use http::{HeaderValue, Request, Response, header, response};
+use http::{HeaderValue, Request, Response, StatusCode, header, response};
 use hyper::body::Incoming;
 use pool_model::{NodeId, SiteId};
 use std::convert::Infallible;
 use std::future::poll_fn;
 use std::rc::Rc;
+use std::sync::Arc;
 use std::time::Duration;
+use tokio::sync::{OwnedSemaphorePermit, TryAcquireError};
 
 /// How long a refused request's small body may still take to arrive before the connection is
 /// closed instead.
@@ -46,6 +49,15 @@ pub(crate) async fn serve<D: Dispatcher>(
         }
     };
     match forward(&mut meter, &outgoing).await {
+        Ok((parts, flight)) if parts.status == StatusCode::SWITCHING_PROTOCOLS => {
+            Ok(match switch(&meter, outgoing, flight, &parts.headers).await {
+                Ok(()) => {
+                    let head = head_of(&mut meter, parts);
+                    Response::from_parts(head, Download::text("", meter))
+                }
+                Err(reason) => refuse(meter, reason, true),
+            })
+        }
         Ok((parts, flight)) => Ok(pass(meter, parts, flight)),
         Err(reason) => {
             let close = !drain(&outgoing).await;
@@ -68,10 +80,11 @@ fn accept<D: Dispatcher>(
     body: Incoming,
 ) -> Result<Outgoing, Rejected> {
     let shared = &meter.core.shared;
-    let head = match Head::read(&parts, shared.options.uri_bytes_max) {
+    let mut head = match Head::read(&parts, shared.options.uri_bytes_max) {
         Ok(head) => head,
         Err(reason) => return Err(Rejected { reason, body }),
     };
+    head.upgrade = head.upgrade.filter(|_| shared.options.upgrades);
     let Some(slot) = site_of(&meter.core, &head) else {
         return Err(Rejected { reason: Reason::UnknownSite, body });
     };
@@ -98,8 +111,17 @@ fn accept<D: Dispatcher>(
     let Some(host) = host else { return Err(Rejected { reason: Reason::BadRequest, body }) };
     let bodiless = matches!(head.framing, Framing::None | Framing::Length(0));
     let upload = (!bodiless).then(|| Rc::new(Upload::new(body, limits, exact_bytes)));
+    let upgrade_share = match head.upgrade.as_ref().map(|_| upgrade_share(&meter.core)) {
+        Some(Err(_)) => return Err(Rejected { reason: Reason::UpgradesFull, body }),
+        share => share.transpose().ok().flatten(),
+    };
     let labels = meter.labels.clone();
-    Ok(Outgoing { parts, head, host, client_value, upload, labels, announced })
+    Ok(Outgoing { parts, head, host, client_value, upload, labels, announced, upgrade_share })
+}
+
+/// Room for one more upgraded connection.
+fn upgrade_share<D: Dispatcher>(core: &Core<D>) -> Result<OwnedSemaphorePermit, TryAcquireError> {
+    Arc::clone(&core.shared.upgraded).try_acquire_owned()
 }
 
 fn site_of<D: Dispatcher>(core: &Core<D>, head: &Head) -> Option<SiteSlot> {
@@ -201,10 +223,16 @@ fn pass<D: Dispatcher>(
             parts.headers.insert(header::CONNECTION, HeaderValue::from_static("close"));
         }
     }
-    meter.set_status(status);
+    let parts = head_of(&mut meter, parts);
+    Response::from_parts(parts, Download::server(flight, meter))
+}
+
+/// A server's head as the client gets it.
+fn head_of<D: Dispatcher>(meter: &mut Meter<D>, mut parts: response::Parts) -> response::Parts {
+    meter.set_status(parts.status);
     meter.label(&mut parts.headers);
     parts.version = http::Version::HTTP_11;
-    Response::from_parts(parts, Download::server(flight, meter))
+    parts
 }
 
 /// Reads the rest of a small request body away; whether nothing of it is left. A client that

@@ -12,6 +12,7 @@
 //! Fast path: one clock read for each request, no allocation.
 
 use crate::proxy_header::Ends;
+use crate::upgrade::Tunnel;
 use crate::watchdog::Watchdog;
 use std::cell::{Cell, RefCell};
 use std::io;
@@ -59,6 +60,8 @@ pub(crate) struct Client {
     reset: Cell<bool>,
     header_timeout: Duration,
     keep_alive_idle: Duration,
+    /// What the connection becomes when the response with status 101 is written.
+    pub(crate) tunnel: Cell<Option<Box<Tunnel>>>,
     /// For the one request that the connection serves at a time.
     pub(crate) dog: RefCell<Watchdog>,
 }
@@ -72,6 +75,7 @@ impl Client {
             reset: Cell::new(false),
             header_timeout,
             keep_alive_idle: idle,
+            tunnel: Cell::new(None),
             dog: RefCell::default(),
         }
     }
@@ -160,6 +164,13 @@ impl ClientWire {
         let stall = Stall::new(write_idle);
         let (dog, share) = (Watchdog::default(), Some(share));
         Self { stream: Some(stream), client, dog, stall, gone: false, share }
+    }
+
+    /// Another protocol follows: it has no heads whose time is watched, and its own limit on a
+    /// client that does not read.
+    pub(crate) fn upgrade(&mut self, write_idle: Duration) {
+        self.client.request_begins();
+        self.stall = Stall::new(write_idle);
     }
 
     fn time_out(&mut self) -> io::Error {
@@ -320,6 +331,12 @@ impl ServerWire {
             self.traffic.written_bytes.update(|sum| sum + count as u64);
         }
         self.stall.check(cx, written)
+    }
+}
+
+impl ServerWire {
+    pub(crate) fn into_stream(self) -> TcpStream {
+        self.stream
     }
 }
 

@@ -7,8 +7,12 @@
 mod clients;
 #[path = "desync.rs"]
 mod desync;
+#[path = "labels.rs"]
+mod labels;
 #[path = "proxy.rs"]
 mod proxy;
+#[path = "proxy_protocol.rs"]
+mod proxy_protocol;
 #[path = "real.rs"]
 mod real;
 #[path = "responses.rs"]
@@ -17,3 +21,7 @@ mod responses;
 mod retries;
 #[path = "strict.rs"]
 mod strict;
+#[path = "upgrades.rs"]
+mod upgrades;
+#[path = "websocket.rs"]
+mod websocket;
