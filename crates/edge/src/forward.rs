@@ -288,8 +288,16 @@ mod tests {
         let host = head.host.clone().unwrap();
         let client_value = client_value("::ffff:192.0.2.7".parse().unwrap());
         let labels = Labels::default();
-        let outgoing =
-            Outgoing { parts, head, host, client_value, upload: None, labels, announced: None, upgrade_share: None };
+        let outgoing = Outgoing {
+            parts,
+            head,
+            host,
+            client_value,
+            upload: None,
+            labels,
+            announced: None,
+            upgrade_share: None,
+        };
         let (mut map, mut lines) = (HeaderMap::new(), Vec::new());
         let forwarder = Forwarder::new(trust, "edge");
         forwarder.request(&outgoing, &mut Fields::Map(&mut map));
@@ -414,7 +422,10 @@ mod tests {
         };
         let good = [("connection", "x-hop, Upgrade"), ("upgrade", "WebSocket"), ("x-hop", "1")];
         let to = check(&good, Some(&offered)).unwrap();
-        assert_eq!((all(&to, "connection"), all(&to, "upgrade")), (vec!["upgrade"], vec!["WebSocket"]));
+        assert_eq!(
+            (all(&to, "connection"), all(&to, "upgrade")),
+            (vec!["upgrade"], vec!["WebSocket"])
+        );
         assert!(!to.contains_key("x-hop"));
         assert!(check(&good, None).is_err(), "nobody asked");
         for bad in [

@@ -22,7 +22,7 @@ use std::future::poll_fn;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
-use tokio::sync::{OwnedSemaphorePermit, TryAcquireError};
+use tokio::sync::OwnedSemaphorePermit;
 
 /// How long a refused request's small body may still take to arrive before the connection is
 /// closed instead.
@@ -109,19 +109,26 @@ fn accept<D: Dispatcher>(
         return Err(Rejected { reason: Reason::BodyTooLarge, body });
     }
     let Some(host) = host else { return Err(Rejected { reason: Reason::BadRequest, body }) };
+    let upgrade_share = match upgrade_share(&meter.core, &head) {
+        Ok(share) => share,
+        Err(reason) => return Err(Rejected { reason, body }),
+    };
     let bodiless = matches!(head.framing, Framing::None | Framing::Length(0));
     let upload = (!bodiless).then(|| Rc::new(Upload::new(body, limits, exact_bytes)));
-    let upgrade_share = match head.upgrade.as_ref().map(|_| upgrade_share(&meter.core)) {
-        Some(Err(_)) => return Err(Rejected { reason: Reason::UpgradesFull, body }),
-        share => share.transpose().ok().flatten(),
-    };
     let labels = meter.labels.clone();
     Ok(Outgoing { parts, head, host, client_value, upload, labels, announced, upgrade_share })
 }
 
-/// Room for one more upgraded connection.
-fn upgrade_share<D: Dispatcher>(core: &Core<D>) -> Result<OwnedSemaphorePermit, TryAcquireError> {
-    Arc::clone(&core.shared.upgraded).try_acquire_owned()
+/// Room for one more upgraded connection, where the request may lead to one.
+fn upgrade_share<D: Dispatcher>(
+    core: &Core<D>,
+    head: &Head,
+) -> Result<Option<OwnedSemaphorePermit>, Reason> {
+    if head.upgrade.is_none() {
+        return Ok(None);
+    }
+    let share = Arc::clone(&core.shared.upgraded).try_acquire_owned();
+    share.map(Some).map_err(|_| Reason::UpgradesFull)
 }
 
 fn site_of<D: Dispatcher>(core: &Core<D>, head: &Head) -> Option<SiteSlot> {

@@ -78,7 +78,10 @@ fn bytes_go_both_ways_and_each_end_by_itself() {
     let head = client.head().unwrap();
     assert_eq!((head.status, head.field("upgrade")), (101, Some("websocket")));
     assert_eq!(head.field("connection"), Some("upgrade"));
-    assert_eq!((head.field("sec-websocket-accept"), head.field("content-length")), (Some("a"), None));
+    assert_eq!(
+        (head.field("sec-websocket-accept"), head.field("content-length")),
+        (Some("a"), None)
+    );
     assert_eq!(client.exactly(5).unwrap(), b"first");
     eventually("its room is given back", || fixed.in_flight() == 0);
     assert_eq!((open(&edge), edge.metrics().upgraded_by_node.values().sum::<u64>()), (1, 1));
@@ -96,7 +99,10 @@ fn bytes_go_both_ways_and_each_end_by_itself() {
     assert!(metrics.upgraded_by_node.is_empty());
     let seen = origin.seen();
     let request = &seen[0];
-    assert_eq!((request.field("upgrade"), request.field("connection")), (Some("websocket"), Some("upgrade")));
+    assert_eq!(
+        (request.field("upgrade"), request.field("connection")),
+        (Some("websocket"), Some("upgrade"))
+    );
     assert_eq!(request.field("sec-websocket-key"), Some("k"));
     assert_eq!(fixed.verdicts(), [(0, Verdict::Answered)]);
 }
@@ -128,10 +134,15 @@ fn offers_that_are_not_passed_on_leave_an_ordinary_request() {
         (&plain, format!("GET / HTTP/1.1\r\nHost: a.example\r\n{h2c}\r\n")),
         (&plain, "GET / HTTP/1.1\r\nHost: a.example\r\nUpgrade: websocket\r\n\r\n".to_owned()),
         (&plain, format!("GET / HTTP/1.0\r\nHost: a.example\r\n{offer}\r\n")),
-        (&plain, format!("POST / HTTP/1.1\r\nHost: a.example\r\n{offer}Content-Length: 4\r\n\r\nbody")),
         (
             &plain,
-            format!("POST / HTTP/1.1\r\nHost: a.example\r\n{offer}Transfer-Encoding: chunked\r\n\r\n0\r\n\r\n"),
+            format!("POST / HTTP/1.1\r\nHost: a.example\r\n{offer}Content-Length: 4\r\n\r\nbody"),
+        ),
+        (
+            &plain,
+            format!(
+                "POST / HTTP/1.1\r\nHost: a.example\r\n{offer}Transfer-Encoding: chunked\r\n\r\n0\r\n\r\n"
+            ),
         ),
     ] {
         let mut client = Client::new(edge.addresses()[0]);

@@ -93,7 +93,10 @@ impl Cases {
         for bits in 1..8_u8 {
             for first in [0x81, 0x82, 0x89, 0x88] {
                 let odd = frame(first | bits << 4, b"x");
-                self.add(format!("3 bits {bits} of {first:x}"), &[text("before"), odd, text("after")]);
+                self.add(
+                    format!("3 bits {bits} of {first:x}"),
+                    &[text("before"), odd, text("after")],
+                );
             }
         }
         for opcode in (3..8).chain(0xb..0x10) {
@@ -147,7 +150,8 @@ impl Cases {
         self.add("7 longest reason", &[close(1000, &[b'r'; 123])]);
         self.add("7 too long", &[frame(0x88, &[0x03; 126])]);
         self.add("7 reason that is no text", &[close(1000, b"\xff\xfe")]);
-        for code in [0, 999, 1000, 1001, 1004, 1005, 1006, 1007, 1011, 1015, 2999, 3000, 4999, 5000] {
+        for code in [0, 999, 1000, 1001, 1004, 1005, 1006, 1007, 1011, 1015, 2999, 3000, 4999, 5000]
+        {
             self.add(format!("7 code {code}"), &[text("before"), close(code, b"why")]);
         }
         self.add("7 unmasked", &[vec![0x81, 0x02, b'h', b'i']]);

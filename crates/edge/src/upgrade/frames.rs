@@ -35,7 +35,7 @@ impl Frames {
 
     /// Follows the bytes up to the end of a frame; how many that were, none where it does not
     /// end within them.
-    pub(crate) fn to_end(&mut self, bytes: &[u8]) -> Option<usize> {
+    pub(crate) fn follow_to_end(&mut self, bytes: &[u8]) -> Option<usize> {
         let mut at = 0;
         while at < bytes.len() && !self.is_lost {
             if self.left == 0 {
@@ -62,7 +62,7 @@ impl Frames {
 
     /// Follows all the bytes.
     pub(crate) fn follow(&mut self, mut bytes: &[u8]) {
-        while let Some(count) = self.to_end(bytes) {
+        while let Some(count) = self.follow_to_end(bytes) {
             bytes = &bytes[count..];
         }
     }
@@ -173,7 +173,7 @@ mod tests {
             let (mut at, mut cuts) = (0, cuts.iter().cycle());
             while at < all.len() {
                 let mut piece = &all[at..(at + cuts.next().unwrap()).min(all.len())];
-                while let Some(count) = tracker.to_end(piece) {
+                while let Some(count) = tracker.follow_to_end(piece) {
                     at += count;
                     ends.push(at);
                     piece = &piece[count..];

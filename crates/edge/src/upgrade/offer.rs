@@ -39,9 +39,8 @@ pub(crate) fn offered(parts: &Parts, framing: Framing) -> Option<HeaderValue> {
 /// What a response with status 101 switches to, if that is one of those offered.
 pub(crate) fn agreed(offered: &HeaderValue, named: &HeaderValue) -> bool {
     let (Ok(offered), Ok(named)) = (offered.to_str(), named.to_str()) else { return false };
-    let is_offered = |name: &str| {
-        offered.split(", ").any(|protocol| protocol.eq_ignore_ascii_case(name))
-    };
+    let is_offered =
+        |name: &str| offered.split(", ").any(|protocol| protocol.eq_ignore_ascii_case(name));
     let mut named = split(named).peekable();
     named.peek().is_some() && named.all(is_offered)
 }

@@ -13,7 +13,7 @@
 //! connections of the thread share; only what a peer does not take at once is copied.
 
 use super::frames::{Frames, going_away};
-use super::groups::{Group, Member};
+use super::groups::Member;
 use crate::hosts::SiteSlot;
 use crate::metrics::{Count, Shard};
 use crate::watchdog::Watchdog;
@@ -188,7 +188,7 @@ impl<'a> Way<'a> {
         } else if let Some(frames) = &mut self.frames {
             if !self.ends {
                 frames.follow(piece);
-            } else if let Some(boundary) = frames.to_end(piece) {
+            } else if let Some(boundary) = frames.follow_to_end(piece) {
                 count = boundary;
                 self.finish();
             }
@@ -201,14 +201,17 @@ impl<'a> Way<'a> {
 impl Tunnel {
     /// Passes bytes on until both sides have ended, or something ends it. `early` is what the
     /// client sent before it got the 101.
-    pub(crate) async fn run(self, client: &mut (impl AsyncRead + AsyncWrite + Unpin), early: &[u8]) {
+    pub(crate) async fn run(
+        self,
+        client: &mut (impl AsyncRead + AsyncWrite + Unpin),
+        early: &[u8],
+    ) {
         let Self { mut server, ahead, is_websocket, member, counts, idle, mask, share } = self;
         let group = Rc::clone(&member.group);
         let site = counts.shard.site(counts.site);
         let masked = going_away(Some(mask.to_be_bytes()));
         let mut up = Way::new(early, is_websocket, masked, &site.upgraded_bytes_in);
-        let mut down =
-            Way::new(&ahead, is_websocket, going_away(None), &site.upgraded_bytes_out);
+        let mut down = Way::new(&ahead, is_websocket, going_away(None), &site.upgraded_bytes_out);
         let mut common = Common { scratch: member.scratch(), moved: Instant::now() };
         let (mut dog, mut deadline) = (Watchdog::default(), None);
         let mut closes = pin!(group.closes.notified());
@@ -221,7 +224,8 @@ impl Tunnel {
             }
             // Neither direction waits for the other.
             let to_server = up.poll(cx, Pin::new(&mut *client), Pin::new(&mut server), &mut common);
-            let to_client = down.poll(cx, Pin::new(&mut server), Pin::new(&mut *client), &mut common);
+            let to_client =
+                down.poll(cx, Pin::new(&mut server), Pin::new(&mut *client), &mut common);
             match (to_server, to_client) {
                 (Poll::Ready(Err(error)), _) | (_, Poll::Ready(Err(error))) => {
                     return Poll::Ready(Err(error));

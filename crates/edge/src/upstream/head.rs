@@ -168,9 +168,8 @@ fn answer(
     }
     let modern = version == Version::HTTP_11;
     let switches = status == StatusCode::SWITCHING_PROTOCOLS;
-    let empty = bodiless
-        || switches
-        || matches!(status, StatusCode::NO_CONTENT | StatusCode::NOT_MODIFIED);
+    let empty =
+        bodiless || switches || matches!(status, StatusCode::NO_CONTENT | StatusCode::NOT_MODIFIED);
     let decoder = match fields.length {
         _ if empty => Decoder::End,
         // HTTP/1.0 has no transfer codings.

@@ -130,6 +130,11 @@ const FAMILIES: &[Family] = &[
         "Requests in flight at the node.",
         nodes!(node => node.in_flight.into()),
     ),
+    gauge(
+        "polder_node_upgraded_connections",
+        "Upgraded connections to the node's servers; they are not in flight.",
+        nodes!(node => node.upgraded as f64),
+    ),
     counter(
         "polder_node_restarts",
         "Servers of the node that were started again.",
@@ -164,6 +169,11 @@ const FAMILIES: &[Family] = &[
         "polder_edge_moves",
         "Moves that the edge carried out.",
         edges!(edge => edge.moves as f64),
+    ),
+    gauge(
+        "polder_edge_upgraded_connections",
+        "Client connections of the edge that were upgraded to another protocol.",
+        edges!(edge => edge.upgraded as f64),
     ),
     counter(
         "polder_edge_refused_proxy_headers",
