@@ -78,6 +78,7 @@ fn bytes_go_both_ways_and_each_end_by_itself() {
     let head = client.head().unwrap();
     assert_eq!((head.status, head.field("upgrade")), (101, Some("websocket")));
     assert_eq!(head.field("connection"), Some("upgrade"));
+    assert_eq!(head.head.to_ascii_lowercase().matches("\nconnection:").count(), 1, "{}", head.head);
     assert_eq!(
         (head.field("sec-websocket-accept"), head.field("content-length")),
         (Some("a"), None)
@@ -247,6 +248,28 @@ fn either_side_that_vanishes_takes_the_other_with_it() {
     client.send("reset");
     assert!(client.until_end().0.is_empty());
     eventually("nothing is left", || open(&edge) == 0 && edge.metrics().connections_open == 0);
+}
+
+/// A server that closes without having read everything resets the connection: what it said
+/// before must reach the client nevertheless.
+#[test]
+fn the_last_words_of_a_server_that_listens_no_more_come_through() {
+    let origin = switching(|conn| {
+        conn.some();
+        conn.send(vec![b'w'; 300_000]);
+        conn.stream.shutdown(std::net::Shutdown::Write).unwrap();
+        std::thread::sleep(Duration::from_millis(100));
+        socket2::SockRef::from(&conn.stream).set_linger(Some(Duration::ZERO)).unwrap();
+    });
+    let (edge, _) = edge(options(), &[origin.address]);
+    let mut client = upgraded(&edge);
+    client.send("x");
+    client.exactly(1).unwrap();
+    std::thread::sleep(Duration::from_millis(200));
+    client.send("nobody reads this");
+    client.send("nor this");
+    let (words, end) = client.until_end();
+    assert_eq!((words.len(), end), (299_999, End::Closed));
 }
 
 /// An edge whose only node leaves its site.

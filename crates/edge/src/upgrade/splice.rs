@@ -88,6 +88,20 @@ impl Drop for Counted {
     }
 }
 
+/// Why a direction broke.
+#[derive(Debug, thiserror::Error)]
+enum Fault {
+    /// Nothing more comes from where it begins.
+    #[error("reading failed: {0}")]
+    Read(#[source] io::Error),
+    /// Where it leads takes no more.
+    #[error("writing failed: {0}")]
+    Write(#[source] io::Error),
+    /// Nothing moved for too long, or did not end in time.
+    #[error("it took too long")]
+    Late,
+}
+
 /// What both directions share.
 struct Common<'a> {
     scratch: &'a RefCell<Vec<u8>>,
@@ -145,12 +159,14 @@ impl<'a> Way<'a> {
         mut from: Pin<&mut impl AsyncRead>,
         mut to: Pin<&mut impl AsyncWrite>,
         common: &mut Common<'_>,
-    ) -> Poll<io::Result<()>> {
+    ) -> Poll<Result<(), Fault>> {
         loop {
             while self.sent < self.pending.len() {
-                let count = ready!(to.as_mut().poll_write(cx, &self.pending[self.sent..]))?;
+                let written = to.as_mut().poll_write(cx, &self.pending[self.sent..]);
+                let count = ready!(written).map_err(Fault::Write)?;
                 if count == 0 {
-                    return Poll::Ready(Err(io::ErrorKind::WriteZero.into()));
+                    let error = io::ErrorKind::WriteZero.into();
+                    return Poll::Ready(Err(Fault::Write(error)));
                 }
                 self.sent += count;
                 common.moved = Instant::now();
@@ -159,25 +175,31 @@ impl<'a> Way<'a> {
                 (self.pending, self.sent) = (Vec::new(), 0);
             }
             // Under TLS written is not sent.
-            ready!(to.as_mut().poll_flush(cx))?;
+            ready!(to.as_mut().poll_flush(cx)).map_err(Fault::Write)?;
             if self.at_end {
                 if !self.is_over {
-                    ready!(to.as_mut().poll_shutdown(cx))?;
+                    ready!(to.as_mut().poll_shutdown(cx)).map_err(Fault::Write)?;
                     self.is_over = true;
                 }
                 return Poll::Ready(Ok(()));
             }
             let mut scratch = common.scratch.borrow_mut();
             let mut buffer = ReadBuf::new(&mut scratch);
-            ready!(from.as_mut().poll_read(cx, &mut buffer))?;
+            ready!(from.as_mut().poll_read(cx, &mut buffer)).map_err(Fault::Read)?;
             common.moved = Instant::now();
             let piece = self.take(buffer.filled());
             let count = match to.as_mut().poll_write(cx, piece) {
-                Poll::Ready(count) => count?,
+                Poll::Ready(count) => count.map_err(Fault::Write)?,
                 Poll::Pending => 0,
             };
             self.pending.splice(0..0, piece[count..].iter().copied());
         }
+    }
+
+    /// Whatever comes has nowhere to go.
+    fn give_up(&mut self) {
+        (self.pending, self.sent) = (Vec::new(), 0);
+        (self.at_end, self.is_over) = (true, true);
     }
 
     /// What of a piece is passed on.
@@ -223,22 +245,28 @@ impl Tunnel {
                 down.end();
             }
             // Neither direction waits for the other.
-            let to_server = up.poll(cx, Pin::new(&mut *client), Pin::new(&mut server), &mut common);
+            let mut to_server =
+                up.poll(cx, Pin::new(&mut *client), Pin::new(&mut server), &mut common);
+            if let Poll::Ready(Err(Fault::Write(_))) = to_server {
+                // What the server said before it closed is still to be passed on.
+                up.give_up();
+                to_server = Poll::Ready(Ok(()));
+            }
             let to_client =
                 down.poll(cx, Pin::new(&mut server), Pin::new(&mut *client), &mut common);
             match (to_server, to_client) {
-                (Poll::Ready(Err(error)), _) | (_, Poll::Ready(Err(error))) => {
-                    return Poll::Ready(Err(error));
+                (Poll::Ready(Err(fault)), _) | (_, Poll::Ready(Err(fault))) => {
+                    return Poll::Ready(Err(fault));
                 }
                 (Poll::Ready(Ok(())), Poll::Ready(Ok(()))) => return Poll::Ready(Ok(())),
                 _ => {}
             }
             let until = deadline.unwrap_or(common.moved + idle);
-            dog.poll_until(cx, until).map(|()| Err(io::ErrorKind::TimedOut.into()))
+            dog.poll_until(cx, until).map(|()| Err(Fault::Late))
         })
         .await;
-        if let Err(error) = &ended {
-            tracing::debug!(%error, "an upgraded connection ends");
+        if let Err(fault) = &ended {
+            tracing::debug!(%fault, "an upgraded connection ends");
         }
         // Both have ended by themselves: there is nobody to be spared a reset.
         if ended.is_err() || deadline.is_some() {
@@ -250,8 +278,8 @@ impl Tunnel {
 
 /// Ends both connections and reads away what still comes, so that neither is reset.
 async fn discard(client: &mut (impl AsyncRead + AsyncWrite + Unpin), server: &mut TcpStream) {
-    let _ = (client.shutdown().await, server.shutdown().await);
     let reading = async {
+        let _ = tokio::join!(client.shutdown(), server.shutdown());
         let (mut one, mut other) = (vec![0; DISCARD_BYTES], vec![0; DISCARD_BYTES]);
         let (mut client_open, mut server_open) = (true, true);
         while client_open || server_open {

@@ -236,6 +236,8 @@ mod tests {
             "polder_site_requests_total{site=\"blog\"} 5000.0",
             "polder_node_site{node=\"n2\",site=\"blog\"} 1.0",
             "polder_edge_look_interval_seconds{edge=\"0\"} 0.001",
+            "polder_node_upgraded_connections{node=\"n2\"} 3.0",
+            "polder_edge_refused_proxy_headers_total{edge=\"0\"} 0.0",
             "polder_uptime_seconds 3700.0",
             "# TYPE polder_site_requests counter",
             "# HELP polder_site_nodes Nodes that serve the site.",
