@@ -36,6 +36,8 @@ pub enum Reason {
     BadExpectation,
     /// The request target is longer than `uri_bytes_max`.
     UriTooLong,
+    /// More header lines than `headers_max`.
+    TooManyFields,
     /// The body is longer than the site's `body_bytes_max`.
     BodyTooLarge,
     /// The client's body stopped for `body_idle_timeout_ms`.
@@ -44,6 +46,8 @@ pub enum Reason {
     BrokenBody,
     /// No site has this host.
     UnknownSite,
+    /// The site wants a client certificate, and the connection has shown none for it.
+    NoCertificate,
     /// See [`Refusal::QueueFull`].
     QueueFull,
     /// See [`Refusal::QueueTimeout`].
@@ -66,16 +70,18 @@ pub enum Reason {
 
 impl Reason {
     /// All of them, in the order of the counters.
-    pub const ALL: [Self; 18] = [
+    pub const ALL: [Self; 20] = [
         Self::BadRequest,
         Self::BadMethod,
         Self::BadTransferCoding,
         Self::BadExpectation,
         Self::UriTooLong,
+        Self::TooManyFields,
         Self::BodyTooLarge,
         Self::ClientTimeout,
         Self::BrokenBody,
         Self::UnknownSite,
+        Self::NoCertificate,
         Self::QueueFull,
         Self::QueueTimeout,
         Self::NoServer,
@@ -96,10 +102,12 @@ impl Reason {
             Self::BadTransferCoding => "bad-transfer-coding",
             Self::BadExpectation => "bad-expectation",
             Self::UriTooLong => "uri-too-long",
+            Self::TooManyFields => "too-many-fields",
             Self::BodyTooLarge => "body-too-large",
             Self::ClientTimeout => "client-timeout",
             Self::BrokenBody => "broken-body",
             Self::UnknownSite => "unknown-site",
+            Self::NoCertificate => "no-certificate",
             Self::QueueFull => Refusal::QueueFull.name(),
             Self::QueueTimeout => Refusal::QueueTimeout.name(),
             Self::NoServer => Refusal::NoServer.name(),
@@ -120,9 +128,10 @@ impl Reason {
             Self::BadMethod | Self::BadTransferCoding => StatusCode::NOT_IMPLEMENTED,
             Self::BadExpectation => StatusCode::EXPECTATION_FAILED,
             Self::UriTooLong => StatusCode::URI_TOO_LONG,
+            Self::TooManyFields => StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE,
             Self::BodyTooLarge => StatusCode::PAYLOAD_TOO_LARGE,
             Self::ClientTimeout => StatusCode::REQUEST_TIMEOUT,
-            Self::UnknownSite => StatusCode::MISDIRECTED_REQUEST,
+            Self::UnknownSite | Self::NoCertificate => StatusCode::MISDIRECTED_REQUEST,
             Self::QueueFull
             | Self::QueueTimeout
             | Self::NoServer
@@ -152,7 +161,8 @@ impl Reason {
     /// Whether the connection ends with the answer: the edge cannot, or will not, find the start
     /// of the next request.
     const fn closes(self) -> bool {
-        matches!(self.source(), Source::Client) && !matches!(self, Self::UnknownSite)
+        matches!(self.source(), Source::Client)
+            && !matches!(self, Self::UnknownSite | Self::NoCertificate)
     }
 
     const fn text(self) -> &'static str {
@@ -162,10 +172,12 @@ impl Reason {
             Self::BadTransferCoding => "Only the transfer coding \"chunked\" is understood.\n",
             Self::BadExpectation => "Only the expectation \"100-continue\" is understood.\n",
             Self::UriTooLong => "The request target is too long.\n",
+            Self::TooManyFields => "The request has too many header lines.\n",
             Self::BodyTooLarge => "The request body is too large.\n",
             Self::ClientTimeout => "The request body did not arrive in time.\n",
             Self::BrokenBody => "The request body is malformed or incomplete.\n",
             Self::UnknownSite => "No site of this host is served here.\n",
+            Self::NoCertificate => "This site asks for a client certificate. Connect to it anew.\n",
             Self::QueueFull => "Too many requests wait for this site. Try again soon.\n",
             Self::QueueTimeout => "No server became free in time. Try again soon.\n",
             Self::NoServer => "No server of this site is available. Try again soon.\n",

@@ -22,8 +22,10 @@
 
 mod accept;
 mod access_log;
+mod admit;
 mod answer;
 mod attempt;
+mod caller;
 mod core;
 pub mod dispatch;
 mod download;
@@ -34,6 +36,8 @@ mod forward;
 mod fuzz_tests;
 mod head;
 mod hosts;
+mod http1;
+mod http2;
 mod labels;
 mod listen;
 mod metrics;
@@ -42,6 +46,8 @@ mod options;
 mod proxy_header;
 mod proxy_in;
 mod serve;
+mod stream;
+mod tls;
 #[cfg(test)]
 mod told_fuzz_tests;
 mod upgrade;
@@ -57,6 +63,7 @@ pub use face::{Dispatcher, Permit, RETRIES_MAX, Refusal, Verdict};
 pub use listen::{Reservation, reserve};
 pub use metrics::{Latency, SiteSnapshot, Snapshot};
 pub use network::{Network, NetworkError};
-pub use options::{ForwardedTrust, Options, OptionsError, SiteOptions};
+pub use options::{ClientCertificate, ForwardedTrust, Options, OptionsError, SiteOptions, SiteTls};
 pub use proxy_header::ProxyVersion;
+pub use tls::TlsError;
 pub use upstream::Upstream;

@@ -7,14 +7,14 @@ use crate::download::{Download, Flight, Meter};
 use crate::face::{Dispatcher, Permit, Refusal, Verdict};
 use crate::head::{Framing, Head};
 use crate::hosts::{SiteSlot, host_of};
-use crate::options::SiteOptions;
+use crate::options::{Options, SiteOptions};
 use crate::proxy_header::Announced;
 use crate::upgrade::switch;
 use crate::upload::{Upload, UploadLimits};
 use crate::upstream::Lease;
 use crate::wire::Client;
 use http::request::Parts;
-use http::{HeaderValue, Request, Response, StatusCode, header, response};
+use http::{HeaderMap, HeaderValue, Request, Response, StatusCode, Version, header, response};
 use hyper::body::Incoming;
 use pool_model::{NodeId, SiteId};
 use std::convert::Infallible;
@@ -36,12 +36,11 @@ const SAME_NODE_PAUSE: Duration = Duration::from_millis(50);
 pub(crate) async fn serve<D: Dispatcher>(
     core: Rc<Core<D>>,
     client: Rc<Client>,
-    client_value: HeaderValue,
     request: Request<Incoming>,
 ) -> Result<Response<Download<D>>, Infallible> {
     let (parts, body) = request.into_parts();
     let mut meter = Meter::new(core, client, &parts);
-    let outgoing = match accept(&mut meter, client_value, parts, body) {
+    let outgoing = match accept(&mut meter, parts, body) {
         Ok(outgoing) => outgoing,
         Err(Rejected { reason, body }) => {
             let close = !http_body::Body::is_end_stream(&body);
@@ -60,7 +59,8 @@ pub(crate) async fn serve<D: Dispatcher>(
         }
         Ok((parts, flight)) => Ok(pass(meter, parts, flight)),
         Err(reason) => {
-            let close = !drain(&outgoing).await;
+            // A stream of HTTP/2 ends without the others.
+            let close = !meter.client.is_http2 && !drain(&outgoing).await;
             Ok(refuse(meter, reason, close))
         }
     }
@@ -75,19 +75,21 @@ struct Rejected {
 /// Checks the head and finds the site.
 fn accept<D: Dispatcher>(
     meter: &mut Meter<D>,
-    client_value: HeaderValue,
     parts: Parts,
     body: Incoming,
 ) -> Result<Outgoing, Rejected> {
     let shared = &meter.core.shared;
-    let mut head = match Head::read(&parts, shared.options.uri_bytes_max) {
+    let head = match read_head(&shared.options, &parts, &body) {
         Ok(head) => head,
         Err(reason) => return Err(Rejected { reason, body }),
     };
-    head.upgrade = head.upgrade.filter(|_| shared.options.upgrades);
     let Some(slot) = site_of(&meter.core, &head) else {
         return Err(Rejected { reason: Reason::UnknownSite, body });
     };
+    let caller = Rc::clone(&meter.client.caller);
+    if shared.tls.requires(slot) && !caller.is_verified_for(slot) {
+        return Err(Rejected { reason: Reason::NoCertificate, body });
+    }
     let site = &shared.options.sites[slot.0];
     let exact_bytes = match head.framing {
         Framing::Length(bytes) => Some(bytes),
@@ -98,9 +100,10 @@ fn accept<D: Dispatcher>(
         keep_bytes_max: shared.options.retry_body_max_bytes,
         idle: shared.options.body_idle(),
         expect_wait: Duration::from_millis(shared.options.expect_wait_ms),
+        framed: parts.version == Version::HTTP_2,
     };
     let host = head.host.clone().or_else(|| main_host(site));
-    let announced = match (site.proxy_protocol_out, meter.client.ends) {
+    let announced = match (site.proxy_protocol_out, caller.ends) {
         (Some(version), Some(ends)) => Some(Announced { version, ends }),
         _ => None,
     };
@@ -116,7 +119,22 @@ fn accept<D: Dispatcher>(
     let bodiless = matches!(head.framing, Framing::None | Framing::Length(0));
     let upload = (!bodiless).then(|| Rc::new(Upload::new(body, limits, exact_bytes)));
     let labels = meter.labels.clone();
-    Ok(Outgoing { parts, head, host, client_value, upload, labels, announced, upgrade_share })
+    Ok(Outgoing { parts, head, host, caller, slot, upload, labels, announced, upgrade_share })
+}
+
+/// What the head means, over either protocol.
+fn read_head(options: &Options, parts: &Parts, body: &Incoming) -> Result<Head, Reason> {
+    if parts.headers.len() > options.headers_max {
+        // In HTTP/1, hyper has said so already.
+        return Err(Reason::TooManyFields);
+    }
+    let mut head = Head::read(parts, options.uri_bytes_max)?;
+    head.upgrade = head.upgrade.filter(|_| options.upgrades);
+    let ends = http_body::Body::is_end_stream(body);
+    if parts.version == Version::HTTP_2 && head.framing == Framing::None && !ends {
+        head.framing = Framing::Chunked;
+    }
+    Ok(head)
 }
 
 /// Room for one more upgraded connection, where the request may lead to one.
@@ -226,10 +244,9 @@ fn pass<D: Dispatcher>(
     });
     if let Some(upload) = &flight.upload {
         upload.forget_kept();
-        if upload.has_trailers() {
-            parts.headers.insert(header::CONNECTION, HeaderValue::from_static("close"));
-        }
     }
+    let closes = flight.upload.as_ref().is_some_and(|upload| upload.has_trailers());
+    end_connection(&meter, &mut parts.headers, closes);
     let parts = head_of(&mut meter, parts);
     Response::from_parts(parts, Download::server(flight, meter))
 }
@@ -238,8 +255,17 @@ fn pass<D: Dispatcher>(
 fn head_of<D: Dispatcher>(meter: &mut Meter<D>, mut parts: response::Parts) -> response::Parts {
     meter.set_status(parts.status);
     meter.label(&mut parts.headers);
-    parts.version = http::Version::HTTP_11;
+    parts.version = Version::HTTP_11;
     parts
+}
+
+/// Says in a response whether the connection ends with it. HTTP/2 has GOAWAY for that.
+fn end_connection<D: Dispatcher>(meter: &Meter<D>, headers: &mut HeaderMap, closes: bool) {
+    if meter.client.is_http2 {
+        headers.remove(header::CONNECTION);
+    } else if closes || meter.core.draining.get() {
+        headers.insert(header::CONNECTION, HeaderValue::from_static("close"));
+    }
 }
 
 /// Reads the rest of a small request body away; whether nothing of it is left. A client that
@@ -261,7 +287,7 @@ fn refuse<D: Dispatcher>(
     reason: Reason,
     close: bool,
 ) -> Response<Download<D>> {
-    let peer = meter.client.peer;
+    let peer = meter.client.caller.address;
     if reason.source() == Source::Server {
         tracing::warn!(%peer, %reason, "a request failed");
     } else {
@@ -272,8 +298,6 @@ fn refuse<D: Dispatcher>(
     let (mut parts, text) = reason.answer().into_parts();
     meter.set_reason(reason, text.len());
     meter.label(&mut parts.headers);
-    if close {
-        parts.headers.insert(header::CONNECTION, HeaderValue::from_static("close"));
-    }
+    end_connection(&meter, &mut parts.headers, close);
     Response::from_parts(parts, Download::text(text, meter))
 }

@@ -14,7 +14,7 @@ mod offer;
 mod splice;
 mod switch;
 
-pub(crate) use groups::{Tunnels, watch};
+pub(crate) use groups::{Tunnels, watch_nodes};
 pub(crate) use offer::{agreed, offered};
 pub(crate) use splice::{CLOSE_TIME, Tunnel};
 pub(crate) use switch::switch;

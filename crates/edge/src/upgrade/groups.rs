@@ -122,7 +122,7 @@ impl Tunnels {
 }
 
 /// Looks after the nodes of upgraded connections, for ever.
-pub(crate) async fn watch<D: Dispatcher>(core: Rc<Core<D>>) {
+pub(crate) async fn watch_nodes<D: Dispatcher>(core: Rc<Core<D>>) {
     let drain_max = Duration::from_millis(core.options().drain_max_ms);
     loop {
         if core.tunnels.open.get() == 0 {

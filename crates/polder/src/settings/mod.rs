@@ -17,11 +17,12 @@ pub mod schema;
 mod show;
 mod source;
 mod tables;
+mod tls;
 
 pub use hash::SettingsHash;
 pub use model::{
-    Check, Edge, Forwarded, Health, Http, Mode, Node, PolicyName, Pool, Servers, Settings, Site,
-    Start,
+    Check, ClientCertificate, Edge, Forwarded, Health, Http, Mode, Node, PolicyName, Pool, Servers,
+    Settings, Site, SiteTls, Start,
 };
 pub(crate) use names::RUNTIME_DIR_MAX_BYTES;
 pub use problem::{PROBLEMS_SHOWN_MAX, Problem, Problems, Severity};

@@ -1,6 +1,6 @@
 //! The documentation and the examples say what the program does.
 
-use super::schema::{CHECK, SECTIONS, Section};
+use super::schema::{CHECK, SECTIONS, Section, TLS};
 use super::{Checked, load, parse};
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
@@ -20,6 +20,8 @@ fn reference() -> String {
         if section.name == "sites" {
             let _ = write!(text, "\n### `check` of a site\n\n{}\n", CHECK.help);
             text.push_str(&table(&CHECK));
+            let _ = write!(text, "\n### `tls` of a site\n\n{}\n", TLS.help);
+            text.push_str(&table(&TLS));
         }
     }
     text
