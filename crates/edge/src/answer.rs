@@ -15,7 +15,7 @@ const RETRY_AFTER_SECONDS: &str = "1";
 /// Where an error comes from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Source {
-    /// The request was wrong, or its client too slow.
+    /// The request was wrong, or its client too slow or too eager.
     Client,
     /// The edge has no room, or is about to stop.
     Edge,
@@ -48,6 +48,10 @@ pub enum Reason {
     UnknownSite,
     /// The site wants a client certificate, and the connection has shown none for it.
     NoCertificate,
+    /// The client asks more often than its site lets one client ask.
+    ClientRate,
+    /// All clients together ask more often than the site lets them.
+    SiteRate,
     /// See [`Refusal::QueueFull`].
     QueueFull,
     /// See [`Refusal::QueueTimeout`].
@@ -70,7 +74,7 @@ pub enum Reason {
 
 impl Reason {
     /// All of them, in the order of the counters.
-    pub const ALL: [Self; 20] = [
+    pub const ALL: [Self; 22] = [
         Self::BadRequest,
         Self::BadMethod,
         Self::BadTransferCoding,
@@ -82,6 +86,8 @@ impl Reason {
         Self::BrokenBody,
         Self::UnknownSite,
         Self::NoCertificate,
+        Self::ClientRate,
+        Self::SiteRate,
         Self::QueueFull,
         Self::QueueTimeout,
         Self::NoServer,
@@ -108,6 +114,8 @@ impl Reason {
             Self::BrokenBody => "broken-body",
             Self::UnknownSite => "unknown-site",
             Self::NoCertificate => "no-certificate",
+            Self::ClientRate => "client-rate",
+            Self::SiteRate => "site-rate",
             Self::QueueFull => Refusal::QueueFull.name(),
             Self::QueueTimeout => Refusal::QueueTimeout.name(),
             Self::NoServer => Refusal::NoServer.name(),
@@ -132,6 +140,7 @@ impl Reason {
             Self::BodyTooLarge => StatusCode::PAYLOAD_TOO_LARGE,
             Self::ClientTimeout => StatusCode::REQUEST_TIMEOUT,
             Self::UnknownSite | Self::NoCertificate => StatusCode::MISDIRECTED_REQUEST,
+            Self::ClientRate | Self::SiteRate => StatusCode::TOO_MANY_REQUESTS,
             Self::QueueFull
             | Self::QueueTimeout
             | Self::NoServer
@@ -162,7 +171,10 @@ impl Reason {
     /// of the next request.
     const fn closes(self) -> bool {
         matches!(self.source(), Source::Client)
-            && !matches!(self, Self::UnknownSite | Self::NoCertificate)
+            && !matches!(
+                self,
+                Self::UnknownSite | Self::NoCertificate | Self::ClientRate | Self::SiteRate
+            )
     }
 
     const fn text(self) -> &'static str {
@@ -178,6 +190,8 @@ impl Reason {
             Self::BrokenBody => "The request body is malformed or incomplete.\n",
             Self::UnknownSite => "No site of this host is served here.\n",
             Self::NoCertificate => "This site asks for a client certificate. Connect to it anew.\n",
+            Self::ClientRate => "Too many requests from your address. Try again later.\n",
+            Self::SiteRate => "Too many requests for this site. Try again later.\n",
             Self::QueueFull => "Too many requests wait for this site. Try again soon.\n",
             Self::QueueTimeout => "No server became free in time. Try again soon.\n",
             Self::NoServer => "No server of this site is available. Try again soon.\n",
@@ -202,6 +216,7 @@ impl Reason {
         let headers = response.headers_mut();
         headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("text/plain"));
         headers.insert(REASON_HEADER, HeaderValue::from_static(self.name()));
+        // Who asks too often is told the time that it has to wait, where the answer is used.
         if matches!(self.source(), Source::Edge) {
             headers.insert(header::RETRY_AFTER, HeaderValue::from_static(RETRY_AFTER_SECONDS));
         }

@@ -7,6 +7,8 @@ use crate::hosts::SiteMap;
 use crate::labels::{Chance, LabelRules};
 use crate::metrics::Shard;
 use crate::options::Options;
+use crate::rate::Limiter;
+use crate::sticky::Stickiness;
 use crate::tls::Tls;
 use crate::upgrade::Tunnels;
 use crate::upstream::Pool;
@@ -24,6 +26,9 @@ pub(crate) struct Shared {
     pub(crate) forwarder: Forwarder,
     pub(crate) tls: Tls,
     pub(crate) labels: LabelRules,
+    /// By site, in the order of the options.
+    pub(crate) limiters: Vec<Option<Limiter>>,
+    pub(crate) stickiness: Vec<Option<Stickiness>>,
     /// `connections_max` of the whole edge.
     pub(crate) connections: Arc<Semaphore>,
     /// `upgraded_max` of the whole edge.

@@ -69,6 +69,11 @@ impl<D: Dispatcher> Meter<D> {
         }
     }
 
+    /// When the request's head was complete.
+    pub(crate) fn started(&self) -> Instant {
+        self.started
+    }
+
     pub(crate) fn slot(&self) -> Option<SiteSlot> {
         self.slot
     }

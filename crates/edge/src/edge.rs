@@ -10,6 +10,8 @@ use crate::labels::LabelRules;
 use crate::listen::{Listener, listen_all};
 use crate::metrics::{Shard, Snapshot, snapshot};
 use crate::options::{ForwardedTrust, Options, OptionsError, SiteOptions};
+use crate::rate::Limiter;
+use crate::sticky::Stickiness;
 use crate::tls::{Tls, TlsError};
 use std::io;
 use std::net::SocketAddr;
@@ -85,6 +87,8 @@ impl Edge {
                 trusts_id: options.forwarded == ForwardedTrust::Append,
                 trace: options.trace,
             },
+            limiters: options.sites.iter().map(|site| Limiter::new(&site.rate)).collect(),
+            stickiness: stickiness(&options.sites)?,
             connections: Arc::new(Semaphore::new(options.connections_max)),
             upgraded: Arc::new(Semaphore::new(options.upgraded_max)),
             options: options.clone(),
@@ -246,6 +250,15 @@ impl MetricsReader {
         snapshot.access_log_dropped = self.log.as_ref().map_or(0, LogControl::dropped);
         snapshot
     }
+}
+
+fn stickiness(sites: &[SiteOptions]) -> Result<Vec<Option<Stickiness>>, OptionsError> {
+    let of = |site: &SiteOptions| {
+        let Some(sticky) = &site.sticky else { return Ok(None) };
+        let ready = Stickiness::new(sticky);
+        ready.map(Some).ok_or_else(|| OptionsError::BadCookie(site.name.clone()))
+    };
+    sites.iter().map(of).collect()
 }
 
 fn runtime() -> io::Result<LocalRuntime> {

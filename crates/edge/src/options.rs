@@ -4,6 +4,8 @@ use crate::access_log::LogOptions;
 use crate::face::RETRIES_MAX;
 use crate::network::Network;
 use crate::proxy_header::ProxyVersion;
+use crate::rate::RateOptions;
+use crate::sticky::Sticky;
 use crate::upstream::Upstream;
 use pool_model::SiteId;
 use std::net::SocketAddr;
@@ -74,6 +76,10 @@ pub struct SiteOptions {
     /// Whether, and how, each connection to its servers begins by telling for which client it was
     /// made. Such a connection serves requests of that client's connection only.
     pub proxy_protocol_out: Option<ProxyVersion>,
+    /// Which of its requests go to one server.
+    pub sticky: Option<Sticky>,
+    /// How many requests this edge lets in.
+    pub rate: RateOptions,
 }
 
 impl SiteOptions {
@@ -83,8 +89,9 @@ impl SiteOptions {
     pub fn new(id: SiteId, name: &str, hosts: &[&str]) -> Self {
         let hosts = hosts.iter().map(|&host| host.to_owned()).collect();
         let name = name.to_owned();
-        let (tls, proxy_protocol_out) = (None, None);
-        Self { id, name, hosts, body_bytes_max: 1 << 30, tls, proxy_protocol_out }
+        let (tls, proxy_protocol_out, sticky) = (None, None, None);
+        let (body_bytes_max, rate) = (1 << 30, RateOptions::default());
+        Self { id, name, hosts, body_bytes_max, tls, proxy_protocol_out, sticky, rate }
     }
 }
 
@@ -259,6 +266,9 @@ pub enum OptionsError {
     /// The default site is none of the sites.
     #[error("the default site {0} is not among the sites")]
     UnknownDefault(SiteId),
+    /// A sticky cookie that could not be set.
+    #[error("site {0}: the sticky cookie's name or one of its values is not a token")]
+    BadCookie(String),
     /// `via_name` is not a token.
     #[error("via_name `{0}` must consist of letters, digits, `-`, `.` and `_`")]
     BadViaName(String),

@@ -4,11 +4,12 @@ use crate::answer::{Reason, Source};
 use crate::attempt::{Outgoing, attempt};
 use crate::core::Core;
 use crate::download::{Download, Flight, Meter};
-use crate::face::{Dispatcher, Permit, Refusal, Verdict};
+use crate::face::{Ask, Dispatcher, Permit, Refusal, Stick, Verdict};
 use crate::head::{Framing, Head};
 use crate::hosts::{SiteSlot, host_of};
 use crate::options::{Options, SiteOptions};
 use crate::proxy_header::Announced;
+use crate::rate::{Limited, TooEarly};
 use crate::upgrade::switch;
 use crate::upload::{Upload, UploadLimits};
 use crate::upstream::Lease;
@@ -42,22 +43,24 @@ pub(crate) async fn serve<D: Dispatcher>(
     let mut meter = Meter::new(core, client, &parts);
     let outgoing = match accept(&mut meter, parts, body) {
         Ok(outgoing) => outgoing,
-        Err(Rejected { reason, body }) => {
+        Err(Rejected { reason, body, retry_after_s }) => {
             let close = !http_body::Body::is_end_stream(&body);
-            return Ok(refuse(meter, reason, close));
+            let mut answer = refuse(meter, reason, close);
+            if let Some(seconds) = retry_after_s {
+                answer.headers_mut().insert(header::RETRY_AFTER, HeaderValue::from(seconds));
+            }
+            return Ok(answer);
         }
     };
-    match forward(&mut meter, &outgoing).await {
-        Ok((parts, flight)) if parts.status == StatusCode::SWITCHING_PROTOCOLS => {
-            Ok(match switch(&meter, outgoing, flight, &parts.headers).await {
-                Ok(()) => {
-                    let head = head_of(&mut meter, parts);
-                    Response::from_parts(head, Download::text("", meter))
-                }
-                Err(reason) => refuse(meter, reason, true),
-            })
+    let stick = stick_of(&meter, &outgoing);
+    match forward(&mut meter, &outgoing, stick).await {
+        Ok((mut parts, flight)) => {
+            set_cookie(&meter, stick, &flight, &mut parts);
+            if parts.status == StatusCode::SWITCHING_PROTOCOLS {
+                return Ok(switched(meter, parts, outgoing, flight).await);
+            }
+            Ok(pass(meter, parts, flight))
         }
-        Ok((parts, flight)) => Ok(pass(meter, parts, flight)),
         Err(reason) => {
             // A stream of HTTP/2 ends without the others.
             let close = !meter.client.is_http2 && !drain(&outgoing).await;
@@ -70,6 +73,14 @@ pub(crate) async fn serve<D: Dispatcher>(
 struct Rejected {
     reason: Reason,
     body: Incoming,
+    /// What the client is asked to wait, if that depends on the request.
+    retry_after_s: Option<u64>,
+}
+
+impl Rejected {
+    fn new(reason: Reason, body: Incoming) -> Self {
+        Self { reason, body, retry_after_s: None }
+    }
 }
 
 /// Checks the head and finds the site.
@@ -81,14 +92,14 @@ fn accept<D: Dispatcher>(
     let shared = &meter.core.shared;
     let head = match read_head(&shared.options, &parts, &body) {
         Ok(head) => head,
-        Err(reason) => return Err(Rejected { reason, body }),
+        Err(reason) => return Err(Rejected::new(reason, body)),
     };
     let Some(slot) = site_of(&meter.core, &head) else {
-        return Err(Rejected { reason: Reason::UnknownSite, body });
+        return Err(Rejected::new(Reason::UnknownSite, body));
     };
     let caller = Rc::clone(&meter.client.caller);
     if shared.tls.requires(slot) && !caller.is_verified_for(slot) {
-        return Err(Rejected { reason: Reason::NoCertificate, body });
+        return Err(Rejected::new(Reason::NoCertificate, body));
     }
     let site = &shared.options.sites[slot.0];
     let exact_bytes = match head.framing {
@@ -108,13 +119,21 @@ fn accept<D: Dispatcher>(
         _ => None,
     };
     meter.set_slot(slot);
-    if exact_bytes.is_some_and(|bytes| bytes > limits.body_bytes_max) {
-        return Err(Rejected { reason: Reason::BodyTooLarge, body });
+    if let Err(early) = within_rate(meter, slot) {
+        let retry_after_s = Some(early.retry_after_s());
+        let reason = match early.limited {
+            Limited::Client => Reason::ClientRate,
+            Limited::Site => Reason::SiteRate,
+        };
+        return Err(Rejected { reason, body, retry_after_s });
     }
-    let Some(host) = host else { return Err(Rejected { reason: Reason::BadRequest, body }) };
+    if exact_bytes.is_some_and(|bytes| bytes > limits.body_bytes_max) {
+        return Err(Rejected::new(Reason::BodyTooLarge, body));
+    }
+    let Some(host) = host else { return Err(Rejected::new(Reason::BadRequest, body)) };
     let upgrade_share = match upgrade_share(&meter.core, &head) {
         Ok(share) => share,
-        Err(reason) => return Err(Rejected { reason, body }),
+        Err(reason) => return Err(Rejected::new(reason, body)),
     };
     let bodiless = matches!(head.framing, Framing::None | Framing::Length(0));
     let upload = (!bodiless).then(|| Rc::new(Upload::new(body, limits, exact_bytes)));
@@ -149,6 +168,36 @@ fn upgrade_share<D: Dispatcher>(
     share.map(Some).map_err(|_| Reason::UpgradesFull)
 }
 
+/// Counts the request against the limits of its client and site.
+fn within_rate<D: Dispatcher>(meter: &Meter<D>, slot: SiteSlot) -> Result<(), TooEarly> {
+    match &meter.core.shared.limiters[slot.0] {
+        Some(limiter) => limiter.take(meter.client.caller.address.ip(), meter.started()),
+        None => Ok(()),
+    }
+}
+
+/// The server that the request belongs to.
+fn stick_of<D: Dispatcher>(meter: &Meter<D>, outgoing: &Outgoing) -> Option<Stick> {
+    let stickiness = meter.core.shared.stickiness[meter.slot()?.0].as_ref()?;
+    stickiness.of(&outgoing.parts.headers, meter.client.caller.address.ip())
+}
+
+/// Tells the client its server, if that is a new one.
+fn set_cookie<D: Dispatcher>(
+    meter: &Meter<D>,
+    stick: Option<Stick>,
+    flight: &Flight<D>,
+    parts: &mut response::Parts,
+) {
+    let stickiness = meter.slot().and_then(|slot| meter.core.shared.stickiness[slot.0].as_ref());
+    let is_tls = meter.client.caller.secured.is_some();
+    if let Some(stickiness) = stickiness
+        && let Some(cookie) = stickiness.set_cookie(stick, flight.permit.node(), is_tls)
+    {
+        parts.headers.append(header::SET_COOKIE, cookie);
+    }
+}
+
 fn site_of<D: Dispatcher>(core: &Core<D>, head: &Head) -> Option<SiteSlot> {
     let sites = &core.shared.sites;
     match &head.host {
@@ -167,6 +216,7 @@ fn main_host(site: &SiteOptions) -> Option<HeaderValue> {
 async fn forward<D: Dispatcher>(
     meter: &mut Meter<D>,
     outgoing: &Outgoing,
+    stick: Option<Stick>,
 ) -> Result<(response::Parts, Flight<D>), Reason> {
     let core = &*Rc::clone(&meter.core);
     let slot = meter.slot().ok_or(Reason::UnknownSite)?;
@@ -174,7 +224,7 @@ async fn forward<D: Dispatcher>(
     let counts = core.metrics.site(Some(slot));
     let mut failed = Vec::new();
     loop {
-        let permit = acquire(&core.dispatcher, site, &failed).await.map_err(Reason::from)?;
+        let permit = acquire(&core.dispatcher, site, &failed, stick).await.map_err(Reason::from)?;
         meter.goes_to(permit.node());
         let failure = match at_server(meter, &permit, outgoing).await {
             Ok((parts, lease)) => {
@@ -204,15 +254,17 @@ async fn acquire<D: Dispatcher>(
     dispatcher: &D,
     site: SiteId,
     failed: &[NodeId],
+    stick: Option<Stick>,
 ) -> Result<D::Permit, Refusal> {
-    let permit = dispatcher.acquire(site, failed).await?;
+    let ask = Ask { avoid: failed, stick };
+    let permit = dispatcher.acquire(site, ask).await?;
     let failures = failed.iter().filter(|&&node| node == permit.node()).count();
     let Some(pause) = u32::try_from(failures).ok().filter(|&failures| failures > 0) else {
         return Ok(permit);
     };
     drop(permit);
     tokio::time::sleep(SAME_NODE_PAUSE * pause).await;
-    dispatcher.acquire(site, failed).await
+    dispatcher.acquire(site, ask).await
 }
 
 /// One server: over a kept connection, and should that one turn out to be closed, over a new one.
@@ -249,6 +301,22 @@ fn pass<D: Dispatcher>(
     end_connection(&meter, &mut parts.headers, closes);
     let parts = head_of(&mut meter, parts);
     Response::from_parts(parts, Download::server(flight, meter))
+}
+
+/// Goes on with a server that switches to another protocol.
+async fn switched<D: Dispatcher>(
+    mut meter: Meter<D>,
+    parts: response::Parts,
+    outgoing: Outgoing,
+    flight: Flight<D>,
+) -> Response<Download<D>> {
+    match switch(&meter, outgoing, flight, &parts.headers).await {
+        Ok(()) => {
+            let head = head_of(&mut meter, parts);
+            Response::from_parts(head, Download::text("", meter))
+        }
+        Err(reason) => refuse(meter, reason, true),
+    }
 }
 
 /// A server's head as the client gets it.

@@ -8,6 +8,7 @@ pub mod daemon;
 pub mod dispatcher;
 pub mod frames;
 pub mod origin;
+pub mod pool;
 pub mod tls;
 
 use dispatcher::Fixed;

@@ -16,9 +16,6 @@ use std::time::Duration;
 /// running pool; a pool starts with its first.
 const SETTINGS_VERSION: u32 = 1;
 
-/// How long an operation on a region elsewhere may take. Under `up` there is none.
-const REMOTE_DEADLINE: Duration = Duration::from_millis(50);
-
 /// Where the home's region is served.
 pub(super) fn home_socket(folder: &Path) -> PathBuf {
     folder.join("home.sock")
@@ -67,20 +64,25 @@ pub(super) fn policy(settings: &Settings) -> Result<Box<dyn Policy>, ThresholdsE
 }
 
 /// The data plane of one edge.
-pub(super) fn edge(settings: &Settings, id: EdgeId) -> Result<edge::Options, IdOutOfRange> {
+pub(super) fn edge(
+    settings: &Settings,
+    id: EdgeId,
+    stickiness: Vec<Option<edge::Sticky>>,
+) -> Result<edge::Options, IdOutOfRange> {
     let http = &settings.http;
     let own = &settings.edges[id.index()];
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
     let mut sites = Vec::new();
-    for (index, site) in settings.sites.iter().enumerate() {
-        let (id, name) = (site_id(index)?, site.name.clone());
+    for ((index, site), sticky) in settings.sites.iter().enumerate().zip(stickiness) {
         sites.push(SiteOptions {
-            id,
-            name,
+            id: site_id(index)?,
+            name: site.name.clone(),
             hosts: site.hosts.clone(),
             body_bytes_max: http.body_bytes_max,
             tls: site.tls.as_ref().map(site_tls),
             proxy_protocol_out: site.proxy_protocol_out,
+            sticky,
+            rate: site.rate,
         });
     }
     let default_site = http.default_site.as_deref();
@@ -167,11 +169,14 @@ pub(super) fn dispatch(
             balance: site.balance,
             queue_max: site.queue_max as usize,
             queue_timeout: ms(site.queue_timeout_ms),
+            slow_start: ms(site.slow_start_ms),
+            stick_wait: ms(site.sticky.as_ref().map_or(0, |sticky| sticky.wait_ms)),
         });
     }
     let health = HealthOptions {
         failures_max: settings.health.failures_max,
         eject_for: ms(settings.health.eject_ms),
+        eject_max_pct: settings.health.eject_max_pct,
     };
     Ok(DispatchOptions { edge, incarnation, sites, health })
 }
@@ -209,7 +214,7 @@ pub(super) fn looper(
         idle_look_every: ms(pool.idle_look_every_ms),
         slot_lease: ms(pool.slot_lease_ms),
         node_dead: ms(pool.node_dead_ms),
-        remote_deadline: REMOTE_DEADLINE,
+        remote_deadline: settings.remote.deadline(),
         home: Place::Here(home_socket(folder)),
         nodes: settings
             .nodes

@@ -2,7 +2,9 @@
 //! private copy that the processes of one pool read, so that an edit of the file between two
 //! starts cannot give two edges different settings.
 
-use super::model::{Check, Forwarded, Node, Servers, Settings, Site, SiteTls, Start};
+use super::model::{
+    Check, Forwarded, Node, Servers, Settings, Site, SiteTls, Start, Sticky, StickyBy,
+};
 use edge::{LogFormat, LogTarget, ProxyVersion, Upstream};
 use policy::choose::Balance;
 use std::net::SocketAddr;
@@ -40,6 +42,7 @@ impl Settings {
             "http": Value::from(self.http_table()),
             "health": Value::from(self.health_table()),
             "access_log": Value::from(self.access_log_table()),
+            "remote": Value::from(self.remote_table()),
             "sites": Value::from(self.sites.iter().map(site_table).collect::<Vec<Table>>()),
             "nodes": Value::from(nodes.collect::<Vec<Table>>()),
         };
@@ -64,6 +67,7 @@ impl Settings {
             "slot_lease_ms": Value::from(pool.slot_lease_ms),
             "runtime_dir": runtime_dir.map(Value::from),
             "metrics": Value::from(metrics),
+            "home": pool.home.as_deref().map(Value::from),
         }
     }
 
@@ -127,11 +131,24 @@ impl Settings {
         }
     }
 
+    fn remote_table(&self) -> Table {
+        let remote = &self.remote;
+        let key_file = remote.key_file.as_ref().and_then(|path| path.to_str());
+        table! {
+            "key_file": key_file.map(Value::from),
+            "plain_on_loopback": Value::from(remote.plain_on_loopback),
+            "deadline_ms": Value::from(remote.deadline_ms),
+            "connect_ms": Value::from(remote.connect_ms),
+            "realtime": Value::from(remote.realtime),
+        }
+    }
+
     fn health_table(&self) -> Table {
         let health = &self.health;
         table! {
             "failures_max": Value::from(health.failures_max),
             "eject_ms": Value::from(health.eject_ms),
+            "eject_max_pct": Value::from(u32::from(health.eject_max_pct)),
             "check_every_ms": Value::from(health.check_every_ms),
             "check_timeout_ms": Value::from(health.check_timeout_ms),
             "rise": Value::from(u32::from(health.rise)),
@@ -183,6 +200,9 @@ fn site_table(site: &Site) -> Table {
             Some(ProxyVersion::V1) => "v1",
             Some(ProxyVersion::V2) => "v2",
         }),
+        "slow_start_ms": Value::from(site.slow_start_ms),
+        "sticky": site.sticky.as_ref().map(|sticky| Value::from(sticky_table(sticky))),
+        "rate": rate_table(&site.rate).map(Value::from),
     }
 }
 
@@ -203,6 +223,34 @@ fn addresses(listen: &[SocketAddr]) -> Option<Value> {
     (!listen.is_empty()).then(|| Value::from(listen))
 }
 
+fn sticky_table(sticky: &Sticky) -> Table {
+    let (mut cookie, mut key_file, mut hash) = (None, None, None);
+    match &sticky.by {
+        StickyBy::Cookie { name, key_file: file } => {
+            cookie = Some(Value::from(name.as_str()));
+            key_file = file.as_ref().and_then(|path| path.to_str()).map(Value::from);
+        }
+        StickyBy::Hash(by) => hash = Some(Value::from(by.to_string())),
+    }
+    table! {
+        "cookie": cookie,
+        "key_file": key_file,
+        "hash": hash,
+        "wait_ms": Value::from(sticky.wait_ms),
+    }
+}
+
+fn rate_table(rate: &edge::RateOptions) -> Option<Table> {
+    let (client, site) = (rate.client, rate.site);
+    let table = table! {
+        "client_per_s": client.map(|rate| Value::from(rate.per_s)),
+        "client_burst": client.map(|rate| Value::from(rate.burst)),
+        "site_per_s": site.map(|rate| Value::from(rate.per_s)),
+        "site_burst": site.map(|rate| Value::from(rate.burst)),
+    };
+    (!table.is_empty()).then_some(table)
+}
+
 fn node_table(node: &Node, sites: &[Site]) -> Table {
     let (host, servers) = match &node.servers {
         Servers::Agent { host } => (Some(Value::from(host.to_string())), None),
@@ -217,6 +265,7 @@ fn node_table(node: &Node, sites: &[Site]) -> Table {
     table! {
         "name": Value::from(node.name.as_str()),
         "max_in_flight": Value::from(node.max_in_flight),
+        "address": node.address.map(|address| Value::from(address.to_string())),
         "host": host,
         "servers": servers,
     }

@@ -18,6 +18,9 @@ const TIB_BYTES: u64 = 1 << 40;
 /// overflow by all edges at once cannot use up).
 const IN_FLIGHT_MAX: u64 = 65_535;
 
+/// What a rate may be: beyond a request a microsecond nothing is limited.
+const RATE_PER_S: Kind = Kind::Integer { min: 1, max: edge::PER_S_MAX as u64 };
+
 /// `[pool]`.
 pub const POOL: Section = Section {
     name: "pool",
@@ -87,6 +90,13 @@ pub const POOL: Section = Section {
                 "`$XDG_RUNTIME_DIR/polder-NAME`, else a private folder under the temporary one",
             ),
             "The folder for sockets and the lock; absolute.",
+        ),
+        key(
+            "home",
+            Kind::Text,
+            Missing::Means("the first node with an `address`"),
+            "The node whose agent holds the sites' shared words when roles run apart. Without it \
+             requests go on and nothing moves.",
         ),
         key(
             "metrics",
@@ -296,7 +306,23 @@ pub const HEALTH: Section = Section {
             "Requests failed in a row after which an edge sends a \
              server nothing for `eject_ms`.",
         ),
-        int("eject_ms", 1, HOUR_MS, 10_000, "How long that lasts."),
+        int(
+            "eject_ms",
+            1,
+            HOUR_MS,
+            10_000,
+            "How long that lasts the first time; twice as long each time that follows before the \
+             server has done well for as long, up to five minutes.",
+        ),
+        int(
+            "eject_max_pct",
+            0,
+            100,
+            50,
+            "The share of a site's servers that an edge leaves out at once for failed requests, in \
+             percent: at least one of two or more, never all. Where more of them fail, requests \
+             go to all. 0: none is left out.",
+        ),
         int("check_every_ms", 10, HOUR_MS, 1_000, "How often an agent checks a server."),
         int("check_timeout_ms", 1, HOUR_MS, 1_000, "How long one check may take."),
         int("rise", 1, 100, 1, "Checks passed in a row that make a server ready."),
@@ -387,6 +413,26 @@ pub const SITES: Section = Section {
              names the client. Such a connection serves one client's connection only. Checks send \
              no header: such a server needs `check = { tcp = true }`.",
         ),
+        int(
+            "slow_start_ms",
+            0,
+            HOUR_MS,
+            0,
+            "A server that came (its node moved here, it was started again, it is healthy again) \
+             gets to its whole share over this time. 0: at once.",
+        ),
+        key(
+            "sticky",
+            Kind::Table,
+            Missing::Means("requests belong to no server"),
+            "Which requests go to one server: `{ cookie = \"NAME\" }` or `{ hash = \"address\" }`.",
+        ),
+        key(
+            "rate",
+            Kind::Table,
+            Missing::Means("no limit"),
+            "How many requests a client and the site may make: `{ client_per_s = 50 }`.",
+        ),
     ],
 };
 
@@ -436,6 +482,73 @@ pub const TLS: Section = Section {
     ],
 };
 
+/// `sticky = { ... }` of a site.
+pub const STICKY: Section = Section {
+    name: "sticky",
+    repeated: false,
+    help: "Which requests go to one server while it serves the site and answers; `cookie` or \
+           `hash`. When its node moves or fails, they go to another.",
+    keys: &[
+        key(
+            "cookie",
+            Kind::Text,
+            Missing::Means("no cookie"),
+            "The edge sets a cookie of this name that stands for the server.",
+        ),
+        key(
+            "key_file",
+            Kind::Text,
+            Missing::Means("a key drawn when the pool starts"),
+            "With `cookie`: a file of at least 16 secret bytes, from which the cookies are made; \
+             absolute. With it they outlive the pool, and edges on several machines agree.",
+        ),
+        key(
+            "hash",
+            Kind::Text,
+            Missing::Means("no hash"),
+            "`address`, `header:NAME` or `cookie:NAME`: requests alike in it go to one server. A \
+             move disturbs only the moved node's share of them.",
+        ),
+        int(
+            "wait_ms",
+            0,
+            HOUR_MS,
+            1_000,
+            "How long a request waits for its server when that is full, before it takes any.",
+        ),
+    ],
+};
+
+/// `rate = { ... }` of a site.
+pub const RATE: Section = Section {
+    name: "rate",
+    repeated: false,
+    help: "How many requests each edge lets in; the next gets 429 and `Retry-After`. A client is \
+           an IPv4 address, or the first 64 bits of an IPv6 address; an edge remembers 65,536 of \
+           them for each site, and forgets first who has been idle for longest.",
+    keys: &[
+        key(
+            "client_per_s",
+            RATE_PER_S,
+            Missing::Means("no limit"),
+            "Requests of one client in a second.",
+        ),
+        key(
+            "client_burst",
+            RATE_PER_S,
+            Missing::Means("as `client_per_s`"),
+            "Requests of one client at once, after a rest.",
+        ),
+        key("site_per_s", RATE_PER_S, Missing::Means("no limit"), "Requests of all in a second."),
+        key(
+            "site_burst",
+            RATE_PER_S,
+            Missing::Means("as `site_per_s`"),
+            "Requests of all at once, after a rest.",
+        ),
+    ],
+};
+
 /// `[[nodes]]`.
 pub const NODES: Section = Section {
     name: "nodes",
@@ -460,8 +573,15 @@ pub const NODES: Section = Section {
         key(
             "host",
             Kind::Text,
-            Missing::Text("127.0.0.1"),
-            "The loopback IPv4 address that its servers listen on.",
+            Missing::Means("the IP of `address`; without one `127.0.0.1`"),
+            "The IPv4 address that its servers listen on; without `address` a loopback one.",
+        ),
+        key(
+            "address",
+            Kind::Text,
+            Missing::Means("none: it runs under `polder up` only"),
+            "Where its agent serves its record to edges on other machines, as `IP:PORT`: all \
+             nodes have one, or none.",
         ),
         key(
             "servers",
@@ -499,5 +619,45 @@ pub const ACCESS_LOG: Section = Section {
     ],
 };
 
+/// `[remote]`.
+pub const REMOTE: Section = Section {
+    name: "remote",
+    repeated: false,
+    help: "How edges and agents on several machines reach each other: `polder edge` and `polder \
+           agent`, with an `address` for each node. `polder up` needs none of it.",
+    keys: &[
+        key(
+            "key_file",
+            Kind::Text,
+            Missing::Means("none: then all addresses are loopback ones"),
+            "The pool's key, the same on all machines, as `polder key` prints it; mode 0600. Who \
+             holds it can change every record.",
+        ),
+        key(
+            "plain_on_loopback",
+            Kind::Flag,
+            Missing::Means("`false`"),
+            "Loopback addresses do without encryption: anybody on the machine can connect.",
+        ),
+        int(
+            "deadline_ms",
+            1,
+            60_000,
+            20,
+            "A node that does not answer within it takes no part in moves and gets no new \
+             requests if there is another. At most a quarter of `slot_lease_ms`.",
+        ),
+        int("connect_ms", 1, 60_000, 500, "How long connecting to an agent may take."),
+        key(
+            "realtime",
+            Kind::Flag,
+            Missing::Means("`true`"),
+            "An agent answers edges before all else that its machine computes (`SCHED_FIFO`), \
+             where the kernel lets it; `polder status` says where not.",
+        ),
+    ],
+};
+
 /// All tables, in the order of the documentation.
-pub const SECTIONS: [&Section; 7] = [&POOL, &EDGES, &HTTP, &HEALTH, &ACCESS_LOG, &SITES, &NODES];
+pub const SECTIONS: [&Section; 8] =
+    [&POOL, &EDGES, &HTTP, &HEALTH, &ACCESS_LOG, &REMOTE, &SITES, &NODES];
