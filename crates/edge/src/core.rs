@@ -1,8 +1,10 @@
 //! What the requests of one thread share.
 
+use crate::access_log::LogQueue;
 use crate::face::Dispatcher;
 use crate::forward::Forwarder;
 use crate::hosts::SiteMap;
+use crate::labels::{Chance, LabelRules};
 use crate::metrics::Shard;
 use crate::options::Options;
 use crate::rate::Limiter;
@@ -21,6 +23,7 @@ pub(crate) struct Shared {
     /// By site, in the order of the options.
     pub(crate) limiters: Vec<Option<Limiter>>,
     pub(crate) stickiness: Vec<Option<Stickiness>>,
+    pub(crate) labels: LabelRules,
     /// `connections_max` of the whole edge.
     pub(crate) connections: Arc<Semaphore>,
 }
@@ -31,6 +34,8 @@ pub(crate) struct Core<D> {
     pub(crate) dispatcher: D,
     pub(crate) pool: Pool,
     pub(crate) metrics: Arc<Shard>,
+    pub(crate) log: Option<LogQueue>,
+    pub(crate) chance: Chance,
     pub(crate) server: http1::Builder,
     /// No new connection, and no second request on an old one.
     pub(crate) draining: Cell<bool>,

@@ -309,7 +309,7 @@ fn a_client_that_asks_too_often_is_told_to_wait_over_a_connection_that_stays() {
     let counted = &pool.edge.metrics().sites[0];
     assert_eq!(counted.refused(Reason::ClientRate), refused.len() as u64);
     // Another address is another client, another site has its own limits.
-    let mut other = Client::from([127, 0, 0, 2].into(), pool.edge.addresses()[0]);
+    let mut other = Client::from_ip([127, 0, 0, 2], pool.edge.addresses()[0]);
     assert_eq!(other.ask(get("")).status, 200);
     pool.move_node(0, 1);
     for _ in 0..10 {
@@ -322,7 +322,7 @@ fn a_client_that_asks_too_often_is_told_to_wait_over_a_connection_that_stays() {
 fn a_site_that_is_asked_too_often_refuses_whoever_comes() {
     let (pool, _origins) = with_rate(RateOptions { client: None, site: rate(1, 3) });
     let ask_from = |last: u8| {
-        let mut client = Client::from([127, 0, 0, last].into(), pool.edge.addresses()[0]);
+        let mut client = Client::from_ip([127, 0, 0, last], pool.edge.addresses()[0]);
         client.ask(get(""))
     };
     let replies: Vec<Reply> = (1..40).map(ask_from).collect();

@@ -3,7 +3,7 @@
 use super::PATIENCE;
 use socket2::{Domain, Socket, Type};
 use std::io::{ErrorKind, Read, Write};
-use std::net::{IpAddr, Shutdown, SocketAddr, TcpStream};
+use std::net::{Shutdown, SocketAddr, TcpStream};
 
 /// How a connection ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -44,10 +44,10 @@ impl Client {
         Self::over(TcpStream::connect(address).unwrap())
     }
 
-    /// A client with this address.
-    pub fn from(own: IpAddr, address: SocketAddr) -> Self {
-        let socket = Socket::new(Domain::for_address(address), Type::STREAM, None).unwrap();
-        socket.bind(&SocketAddr::new(own, 0).into()).unwrap();
+    /// From this address of our own.
+    pub fn from_ip(source: [u8; 4], address: SocketAddr) -> Self {
+        let socket = Socket::new(Domain::IPV4, Type::STREAM, None).unwrap();
+        socket.bind(&SocketAddr::from((source, 0)).into()).unwrap();
         socket.connect(&address.into()).unwrap();
         Self::over(socket.into())
     }
