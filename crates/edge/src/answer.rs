@@ -36,6 +36,8 @@ pub enum Reason {
     BadExpectation,
     /// The request target is longer than `uri_bytes_max`.
     UriTooLong,
+    /// More header lines than `headers_max`.
+    TooManyFields,
     /// The body is longer than the site's `body_bytes_max`.
     BodyTooLarge,
     /// The client's body stopped for `body_idle_timeout_ms`.
@@ -48,6 +50,8 @@ pub enum Reason {
     ClientRate,
     /// All clients together ask more often than the site lets them.
     SiteRate,
+    /// The site wants a client certificate, and the connection has shown none for it.
+    NoCertificate,
     /// See [`Refusal::QueueFull`].
     QueueFull,
     /// See [`Refusal::QueueTimeout`].
@@ -68,18 +72,20 @@ pub enum Reason {
 
 impl Reason {
     /// All of them, in the order of the counters.
-    pub const ALL: [Self; 19] = [
+    pub const ALL: [Self; 21] = [
         Self::BadRequest,
         Self::BadMethod,
         Self::BadTransferCoding,
         Self::BadExpectation,
         Self::UriTooLong,
+        Self::TooManyFields,
         Self::BodyTooLarge,
         Self::ClientTimeout,
         Self::BrokenBody,
         Self::UnknownSite,
         Self::ClientRate,
         Self::SiteRate,
+        Self::NoCertificate,
         Self::QueueFull,
         Self::QueueTimeout,
         Self::NoServer,
@@ -99,12 +105,14 @@ impl Reason {
             Self::BadTransferCoding => "bad-transfer-coding",
             Self::BadExpectation => "bad-expectation",
             Self::UriTooLong => "uri-too-long",
+            Self::TooManyFields => "too-many-fields",
             Self::BodyTooLarge => "body-too-large",
             Self::ClientTimeout => "client-timeout",
             Self::BrokenBody => "broken-body",
             Self::UnknownSite => "unknown-site",
             Self::ClientRate => "client-rate",
             Self::SiteRate => "site-rate",
+            Self::NoCertificate => "no-certificate",
             Self::QueueFull => Refusal::QueueFull.name(),
             Self::QueueTimeout => Refusal::QueueTimeout.name(),
             Self::NoServer => Refusal::NoServer.name(),
@@ -124,9 +132,10 @@ impl Reason {
             Self::BadMethod | Self::BadTransferCoding => StatusCode::NOT_IMPLEMENTED,
             Self::BadExpectation => StatusCode::EXPECTATION_FAILED,
             Self::UriTooLong => StatusCode::URI_TOO_LONG,
+            Self::TooManyFields => StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE,
             Self::BodyTooLarge => StatusCode::PAYLOAD_TOO_LARGE,
             Self::ClientTimeout => StatusCode::REQUEST_TIMEOUT,
-            Self::UnknownSite => StatusCode::MISDIRECTED_REQUEST,
+            Self::UnknownSite | Self::NoCertificate => StatusCode::MISDIRECTED_REQUEST,
             Self::ClientRate | Self::SiteRate => StatusCode::TOO_MANY_REQUESTS,
             Self::QueueFull | Self::QueueTimeout | Self::NoServer | Self::Draining => {
                 StatusCode::SERVICE_UNAVAILABLE
@@ -152,7 +161,10 @@ impl Reason {
     /// of the next request.
     const fn closes(self) -> bool {
         matches!(self.source(), Source::Client)
-            && !matches!(self, Self::UnknownSite | Self::ClientRate | Self::SiteRate)
+            && !matches!(
+                self,
+                Self::UnknownSite | Self::NoCertificate | Self::ClientRate | Self::SiteRate
+            )
     }
 
     const fn text(self) -> &'static str {
@@ -162,12 +174,14 @@ impl Reason {
             Self::BadTransferCoding => "Only the transfer coding \"chunked\" is understood.\n",
             Self::BadExpectation => "Only the expectation \"100-continue\" is understood.\n",
             Self::UriTooLong => "The request target is too long.\n",
+            Self::TooManyFields => "The request has too many header lines.\n",
             Self::BodyTooLarge => "The request body is too large.\n",
             Self::ClientTimeout => "The request body did not arrive in time.\n",
             Self::BrokenBody => "The request body is malformed or incomplete.\n",
             Self::UnknownSite => "No site of this host is served here.\n",
             Self::ClientRate => "Too many requests from your address. Try again later.\n",
             Self::SiteRate => "Too many requests for this site. Try again later.\n",
+            Self::NoCertificate => "This site asks for a client certificate. Connect to it anew.\n",
             Self::QueueFull => "Too many requests wait for this site. Try again soon.\n",
             Self::QueueTimeout => "No server became free in time. Try again soon.\n",
             Self::NoServer => "No server of this site is available. Try again soon.\n",

@@ -9,6 +9,7 @@ use crate::metrics::Shard;
 use crate::options::Options;
 use crate::rate::Limiter;
 use crate::sticky::Stickiness;
+use crate::tls::Tls;
 use crate::upstream::Pool;
 use hyper::server::conn::http1;
 use std::cell::Cell;
@@ -16,6 +17,7 @@ use std::sync::Arc;
 use tokio::sync::{Notify, Semaphore};
 
 /// What all threads of an edge share.
+#[derive(Debug)]
 pub(crate) struct Shared {
     pub(crate) options: Options,
     pub(crate) sites: SiteMap,
@@ -23,6 +25,7 @@ pub(crate) struct Shared {
     /// By site, in the order of the options.
     pub(crate) limiters: Vec<Option<Limiter>>,
     pub(crate) stickiness: Vec<Option<Stickiness>>,
+    pub(crate) tls: Tls,
     pub(crate) labels: LabelRules,
     /// `connections_max` of the whole edge.
     pub(crate) connections: Arc<Semaphore>,
@@ -37,9 +40,14 @@ pub(crate) struct Core<D> {
     pub(crate) log: Option<LogQueue>,
     pub(crate) chance: Chance,
     pub(crate) server: http1::Builder,
-    /// No new connection, and no second request on an old one.
+    /// No new connection, and each answer ends its connection.
     pub(crate) draining: Cell<bool>,
     pub(crate) drain: Notify,
+    /// Draining, and connections that wait for a request end at once.
+    pub(crate) closing: Cell<bool>,
+    pub(crate) close: Notify,
+    /// Places for TLS handshakes.
+    pub(crate) handshakes: Semaphore,
     /// Client connections of this thread.
     pub(crate) open: Cell<usize>,
     pub(crate) closed: Notify,

@@ -22,16 +22,22 @@
 
 mod accept;
 mod access_log;
+mod admit;
 mod answer;
 mod attempt;
+mod caller;
 mod core;
 pub mod dispatch;
 mod download;
 mod edge;
 pub mod face;
 mod forward;
+#[cfg(test)]
+mod fuzz_tests;
 mod head;
 mod hosts;
+mod http1;
+mod http2;
 mod labels;
 mod listen;
 mod metrics;
@@ -42,6 +48,10 @@ mod proxy_in;
 mod rate;
 mod serve;
 mod sticky;
+mod stream;
+mod tls;
+#[cfg(test)]
+mod told_fuzz_tests;
 mod upload;
 mod upstream;
 mod watchdog;
@@ -54,8 +64,9 @@ pub use face::{Ask, Dispatcher, Permit, RETRIES_MAX, Refusal, Stick, Verdict};
 pub use listen::{Reservation, reserve};
 pub use metrics::{Latency, SiteSnapshot, Snapshot};
 pub use network::{Network, NetworkError};
-pub use options::{ForwardedTrust, Options, OptionsError, SiteOptions};
+pub use options::{ClientCertificate, ForwardedTrust, Options, OptionsError, SiteOptions, SiteTls};
 pub use proxy_header::ProxyVersion;
 pub use rate::{CLIENTS_MAX, PER_S_MAX, Rate, RateOptions};
 pub use sticky::{HashBy, Sticky, StickyCookie, is_token};
+pub use tls::TlsError;
 pub use upstream::Upstream;

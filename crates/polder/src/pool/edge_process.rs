@@ -73,7 +73,7 @@ impl EdgeProcess {
     /// Takes no more requests, finishes those in flight, then stops looking. Blocks, at most for
     /// `drain_max_ms`.
     pub(super) fn drain(self) {
-        self.edge.drain();
+        self.edge.close();
         self.dispatch.drain();
         self.edge.join();
         self.looper.stop();

@@ -1,9 +1,9 @@
 //! Settings become the plain options of each crate.
 
 use super::descriptors::clients_max;
-use crate::settings::{Check, Forwarded, Mode, PolicyName, Servers, Settings, Site, Start};
+use crate::settings::{self, Check, Forwarded, Mode, PolicyName, Servers, Settings, Site, Start};
 use edge::dispatch::{DispatchOptions, HealthOptions, SiteRules};
-use edge::{ForwardedTrust, LogOptions, SiteOptions};
+use edge::{ClientCertificate, ForwardedTrust, LogOptions, SiteOptions, SiteTls};
 use moves::Timing;
 use moves::looper::{LooperOptions, Place};
 use policy::{Policy, Reconf, Rigid, Thresholds, ThresholdsError};
@@ -84,6 +84,7 @@ pub(super) fn edge(
             body_bytes_max: http.body_bytes_max,
             sticky,
             rate: site.rate,
+            tls: site.tls.as_ref().map(site_tls),
             proxy_protocol_out: site.proxy_protocol_out,
         });
     }
@@ -91,8 +92,15 @@ pub(super) fn edge(
     let threads = own.threads.map_or(cores, usize::from);
     Ok(edge::Options {
         listen: own.listen.clone(),
+        tls_listen: own.tls_listen.clone(),
         // The parent reserves whatever has a port.
-        listen_shared: own.listen.iter().all(|address| address.port() != 0),
+        listen_shared: own.addresses().all(|address| address.port() != 0),
+        http2: http.http2,
+        http2_plain: own.http2_plain,
+        http2_streams_max: http.http2_streams_max,
+        http2_stream_window_bytes: http.http2_stream_window_bytes,
+        http2_connection_window_bytes: http.http2_connection_window_bytes,
+        http2_resets_max: http.http2_resets_max,
         threads,
         sites,
         default_site: default_site.and_then(|name| settings.site(name)).map(|(id, _)| id),
@@ -132,6 +140,19 @@ fn access_log(settings: &Settings) -> Option<LogOptions> {
         queue_max: log.queue_max as usize,
         nodes: settings.nodes.iter().map(|node| node.name.clone()).collect(),
     })
+}
+
+fn site_tls(tls: &settings::SiteTls) -> SiteTls {
+    SiteTls {
+        certificate: tls.certificate.clone(),
+        key: tls.key.clone(),
+        client_ca: tls.client_ca.clone(),
+        client_certificate: match tls.client_certificate {
+            settings::ClientCertificate::Off => ClientCertificate::Off,
+            settings::ClientCertificate::Optional => ClientCertificate::Optional,
+            settings::ClientCertificate::Required => ClientCertificate::Required,
+        },
+    }
 }
 
 /// The dispatcher of one edge.

@@ -255,9 +255,9 @@ fn reap_servers(state_file: &Path, stop_timeout: Duration) {
 
 /// Takes all addresses for the edges; two edges may share one.
 fn reserve(settings: &Settings) -> anyhow::Result<Vec<Reservation>> {
-    let wanted = settings.edges.iter().flat_map(|edge| &edge.listen);
+    let wanted = settings.edges.iter().flat_map(|edge| edge.addresses());
     let distinct: BTreeSet<_> = wanted.filter(|address| address.port() != 0).collect();
-    let reserved = distinct.into_iter().map(|&address| Ok(edge::reserve(address)?));
+    let reserved = distinct.into_iter().map(|address| Ok(edge::reserve(address)?));
     reserved.collect()
 }
 

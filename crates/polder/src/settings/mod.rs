@@ -17,12 +17,13 @@ pub mod schema;
 mod show;
 mod source;
 mod tables;
+mod tls;
 mod traffic;
 
 pub use hash::SettingsHash;
 pub use model::{
-    Check, Edge, Forwarded, Health, Http, Mode, Node, PolicyName, Pool, Servers, Settings, Site,
-    Start, Sticky, StickyBy,
+    Check, ClientCertificate, Edge, Forwarded, Health, Http, Mode, Node, PolicyName, Pool, Servers,
+    Settings, Site, SiteTls, Start, Sticky, StickyBy,
 };
 pub(crate) use names::RUNTIME_DIR_MAX_BYTES;
 pub use problem::{PROBLEMS_SHOWN_MAX, Problem, Problems, Severity};
@@ -180,5 +181,7 @@ mod across_tests;
 mod any_text_tests;
 #[cfg(test)]
 mod connections_tests;
+#[cfg(test)]
+mod fuzz_tests;
 #[cfg(test)]
 mod reference_tests;

@@ -99,12 +99,23 @@ impl Mode {
 /// `[[edges]]`: one edge process.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Edge {
-    /// Where clients connect.
+    /// Where clients connect without TLS.
     pub listen: Vec<SocketAddr>,
+    /// Where they connect with TLS.
+    pub tls_listen: Vec<SocketAddr>,
+    /// Whether clients of `listen` may begin with HTTP/2.
+    pub http2_plain: bool,
     /// Threads that carry requests; one for each core if none are named.
     pub threads: Option<u16>,
     /// Whose connections begin with a header of the PROXY protocol.
     pub proxy_protocol: Vec<Network>,
+}
+
+impl Edge {
+    /// All addresses: first those without TLS, then those with it.
+    pub fn addresses(&self) -> impl Iterator<Item = SocketAddr> {
+        self.listen.iter().chain(&self.tls_listen).copied()
+    }
 }
 
 /// `[http]`: limits and time-outs of all edges.
@@ -124,6 +135,16 @@ pub struct Http {
     pub uri_bytes_max: u32,
     /// Bytes of a request's body.
     pub body_bytes_max: u64,
+    /// Whether HTTP/2 is offered by TLS.
+    pub http2: bool,
+    /// Requests at once on one HTTP/2 connection.
+    pub http2_streams_max: u32,
+    /// Bytes of one HTTP/2 request's body under way.
+    pub http2_stream_window_bytes: u32,
+    /// Bytes of all bodies of one HTTP/2 connection under way.
+    pub http2_connection_window_bytes: u32,
+    /// Requests that a client may give up on one HTTP/2 connection.
+    pub http2_resets_max: u32,
     /// How long a request's head may take.
     pub header_timeout_ms: u32,
     /// How long a body may stand still.
@@ -224,6 +245,8 @@ pub struct Site {
     pub sticky: Option<Sticky>,
     /// How many requests each edge lets in.
     pub rate: edge::RateOptions,
+    /// Its certificate, if it has one.
+    pub tls: Option<SiteTls>,
     /// Whether, and how, a server is told of the client.
     pub proxy_protocol_out: Option<ProxyVersion>,
 }
@@ -249,6 +272,42 @@ pub enum StickyBy {
     },
     /// Their part of a hash.
     Hash(edge::HashBy),
+}
+
+/// `tls` of a site: PEM files.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SiteTls {
+    /// The certificate with those between it and the root.
+    pub certificate: PathBuf,
+    /// Its private key.
+    pub key: PathBuf,
+    /// Who signs clients' certificates.
+    pub client_ca: Option<PathBuf>,
+    /// Whether clients show a certificate.
+    pub client_certificate: ClientCertificate,
+}
+
+/// Whether clients of a site show a certificate.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum ClientCertificate {
+    /// They are not asked.
+    Off,
+    /// They may.
+    Optional,
+    /// They must.
+    Required,
+}
+
+impl ClientCertificate {
+    /// The word in settings.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Off => "off",
+            Self::Optional => "optional",
+            Self::Required => "required",
+        }
+    }
 }
 
 /// When a site's program starts on a node.

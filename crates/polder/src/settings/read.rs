@@ -7,7 +7,7 @@ use super::model::{
 use super::problem::{Findings, Span, did_you_mean, one_of};
 use super::reader::{At, Table, open_all, shown};
 use super::schema::{ACCESS_LOG, CHECK, EDGES, HEALTH, HTTP, NODES, POOL, SECTIONS, SITES};
-use super::{command, names, traffic};
+use super::{command, names, tls, traffic};
 use edge::{LogFormat, LogTarget, ProxyVersion, Upstream};
 use policy::choose::Balance;
 use pool_model::Guarantee;
@@ -157,21 +157,33 @@ fn runtime_dir(table: &Table<'_>, findings: &Findings) -> Option<PathBuf> {
 }
 
 fn edge(index: usize, table: &Table<'_>, marks: &mut Marks, findings: &Findings) -> Edge {
-    let mut listen: Vec<SocketAddr> = Vec::new();
+    let mut known: Vec<SocketAddr> = Vec::new();
     let mut spans = Vec::new();
-    for text in table.texts("listen").map(|list| list.value).unwrap_or_default() {
-        let Some(address) = names::address(&text, findings) else { continue };
-        if listen.contains(&address) && address.port() != 0 {
-            let message = format!("edge {index} listens on {address} twice");
-            findings.error(&text.span, message, "remove one of them");
-            continue;
+    let mut addresses = |name: &str| {
+        let mut listen = Vec::new();
+        for text in table.texts(name).map(|list| list.value).unwrap_or_default() {
+            let Some(address) = names::address(&text, findings) else { continue };
+            if known.contains(&address) && address.port() != 0 {
+                let message = format!("edge {index} listens on {address} twice");
+                findings.error(&text.span, message, "remove one of them");
+                continue;
+            }
+            known.push(address);
+            listen.push(address);
+            spans.push(text.span);
         }
-        listen.push(address);
-        spans.push(text.span);
+        listen
+    };
+    let (listen, tls_listen) = (addresses("listen"), addresses("tls_listen"));
+    if table.get("listen").is_none() && table.get("tls_listen").is_none() {
+        let message = format!("{} has no `listen`", table.title);
+        findings.error(&table.span, message, "add `listen` or `tls_listen`: `[\"IP:PORT\"]`");
     }
     marks.edges.push(spans);
     Edge {
         listen,
+        tls_listen,
+        http2_plain: table.flag("http2_plain").is_some_and(|flag| flag.value),
         threads: table.integer_given("threads").map(|threads| threads.value),
         proxy_protocol: names::networks(table, "proxy_protocol", findings),
     }
@@ -188,6 +200,11 @@ fn http(table: &Table<'_>, marks: &mut Marks) -> Http {
         header_bytes_max: table.integer("header_bytes_max").value,
         uri_bytes_max: table.integer("uri_bytes_max").value,
         body_bytes_max: table.integer("body_bytes_max").value,
+        http2: table.flag("http2").is_none_or(|flag| flag.value),
+        http2_streams_max: table.integer("http2_streams_max").value,
+        http2_stream_window_bytes: table.integer("http2_stream_window_bytes").value,
+        http2_connection_window_bytes: table.integer("http2_connection_window_bytes").value,
+        http2_resets_max: table.integer("http2_resets_max").value,
         header_timeout_ms: table.integer("header_timeout_ms").value,
         body_idle_timeout_ms: table.integer("body_idle_timeout_ms").value,
         keep_alive_idle_ms: table.integer("keep_alive_idle_ms").value,
@@ -271,6 +288,7 @@ fn site(table: &Table<'_>, marks: &mut Marks, findings: &Findings) -> Site {
         slow_start_ms: table.integer("slow_start_ms").value,
         sticky: traffic::sticky(table, findings),
         rate: traffic::rate(table, findings),
+        tls: tls::read(table, findings),
         proxy_protocol_out: table
             .choice("proxy_protocol_out", &[None, Some(ProxyVersion::V1), Some(ProxyVersion::V2)]),
     };

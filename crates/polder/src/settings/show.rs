@@ -2,9 +2,13 @@
 //! private copy that the processes of one pool read, so that an edit of the file between two
 //! starts cannot give two edges different settings.
 
-use super::model::{Check, Forwarded, Node, Servers, Settings, Site, Start, Sticky, StickyBy};
+use super::model::{
+    Check, Forwarded, Node, Servers, Settings, Site, SiteTls, Start, Sticky, StickyBy,
+};
 use edge::{LogFormat, LogTarget, ProxyVersion, Upstream};
 use policy::choose::Balance;
+use std::net::SocketAddr;
+use std::path::Path;
 use toml::{Table, Value};
 
 /// Puts values into a table under their names; `None` leaves a name out.
@@ -23,9 +27,10 @@ impl Settings {
     #[must_use]
     pub fn to_toml(&self) -> String {
         let edges = self.edges.iter().map(|edge| {
-            let listen: Vec<String> = edge.listen.iter().map(ToString::to_string).collect();
             table! {
-                "listen": Value::from(listen),
+                "listen": addresses(&edge.listen),
+                "tls_listen": addresses(&edge.tls_listen),
+                "http2_plain": Value::from(edge.http2_plain),
                 "threads": edge.threads.map(|threads| Value::from(i64::from(threads))),
                 "proxy_protocol": texts(&edge.proxy_protocol),
             }
@@ -80,6 +85,11 @@ impl Settings {
             "header_bytes_max": Value::from(http.header_bytes_max),
             "uri_bytes_max": Value::from(http.uri_bytes_max),
             "body_bytes_max": Value::from(body_bytes_max),
+            "http2": Value::from(http.http2),
+            "http2_streams_max": Value::from(http.http2_streams_max),
+            "http2_stream_window_bytes": Value::from(http.http2_stream_window_bytes),
+            "http2_connection_window_bytes": Value::from(http.http2_connection_window_bytes),
+            "http2_resets_max": Value::from(http.http2_resets_max),
             "header_timeout_ms": Value::from(http.header_timeout_ms),
             "body_idle_timeout_ms": Value::from(http.body_idle_timeout_ms),
             "keep_alive_idle_ms": Value::from(http.keep_alive_idle_ms),
@@ -170,6 +180,7 @@ fn site_table(site: &Site) -> Table {
         "slow_start_ms": Value::from(site.slow_start_ms),
         "sticky": site.sticky.as_ref().map(|sticky| Value::from(sticky_table(sticky))),
         "rate": rate_table(&site.rate).map(Value::from),
+        "tls": site.tls.as_ref().map(tls_table).map(Value::from),
         "proxy_protocol_out": Value::from(match site.proxy_protocol_out {
             None => "off",
             Some(ProxyVersion::V1) => "v1",
@@ -204,6 +215,23 @@ fn rate_table(rate: &edge::RateOptions) -> Option<Table> {
         "site_burst": site.map(|rate| Value::from(rate.burst)),
     };
     (!table.is_empty()).then_some(table)
+}
+
+fn tls_table(tls: &SiteTls) -> Table {
+    // They were text in the file.
+    let text = |path: &Path| Value::from(path.to_string_lossy().into_owned());
+    table! {
+        "certificate": text(&tls.certificate),
+        "key": text(&tls.key),
+        "client_ca": tls.client_ca.as_deref().map(text),
+        "client_certificate": Value::from(tls.client_certificate.name()),
+    }
+}
+
+/// A list of addresses; an empty one is left out.
+fn addresses(listen: &[SocketAddr]) -> Option<Value> {
+    let listen: Vec<String> = listen.iter().map(ToString::to_string).collect();
+    (!listen.is_empty()).then(|| Value::from(listen))
 }
 
 fn node_table(node: &Node, sites: &[Site]) -> Table {

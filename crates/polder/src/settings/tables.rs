@@ -108,7 +108,25 @@ pub const EDGES: Section = Section {
     help: "Where clients connect. Each table is a process; two with the same address share it. \
            Without any, one edge listens on 127.0.0.1:8080.",
     keys: &[
-        key("listen", Kind::Texts, Missing::Required, "Addresses, as `IP:PORT`."),
+        key(
+            "listen",
+            Kind::Texts,
+            Missing::Means("none: then `tls_listen`"),
+            "Addresses without TLS, as `IP:PORT`.",
+        ),
+        key(
+            "tls_listen",
+            Kind::Texts,
+            Missing::Means("none"),
+            "Addresses with TLS; at least one site needs a certificate then.",
+        ),
+        key(
+            "http2_plain",
+            Kind::Flag,
+            Missing::Means("`false`"),
+            "Whether clients of `listen` may begin with HTTP/2 at once (prior knowledge); those of \
+             HTTP/1.1 are served there too.",
+        ),
         key(
             "threads",
             Kind::Integer { min: 1, max: 256 },
@@ -150,7 +168,42 @@ pub const HTTP: Section = Section {
         int("header_bytes_max", 8_192, 1 << 20, 32_768, "Bytes of a request's head."),
         int("uri_bytes_max", 16, 60_000, 8_192, "Bytes of a request's target."),
         int("body_bytes_max", 1, TIB_BYTES, 1 << 30, "Bytes of a request's body."),
-        int("header_timeout_ms", 1, HOUR_MS, 10_000, "How long a request's head may take."),
+        key(
+            "http2",
+            Kind::Flag,
+            Missing::Means("`true`"),
+            "Whether HTTP/2 is offered to clients that come by TLS.",
+        ),
+        int("http2_streams_max", 1, 10_000, 100, "Requests at once on one HTTP/2 connection."),
+        int(
+            "http2_stream_window_bytes",
+            65_535,
+            1 << 30,
+            262_144,
+            "Bytes of one HTTP/2 request's body that may be under way and unread.",
+        ),
+        int(
+            "http2_connection_window_bytes",
+            65_535,
+            1 << 30,
+            1 << 20,
+            "The same for all requests of one HTTP/2 connection.",
+        ),
+        int(
+            "http2_resets_max",
+            1,
+            1 << 20,
+            100,
+            "Requests that a client may give up on one HTTP/2 connection, beyond those that were \
+             answered; then the connection ends.",
+        ),
+        int(
+            "header_timeout_ms",
+            1,
+            HOUR_MS,
+            10_000,
+            "How long a request's head may take, and a TLS handshake.",
+        ),
         int("body_idle_timeout_ms", 1, HOUR_MS, 30_000, "How long a body may stand still."),
         int(
             "keep_alive_idle_ms",
@@ -337,6 +390,12 @@ pub const SITES: Section = Section {
             "How many requests a client and the site may make: `{ client_per_s = 50 }`.",
         ),
         key(
+            "tls",
+            Kind::Table,
+            Missing::Means("none"),
+            "Its certificate: `{ certificate = \"/etc/...\", key = \"/etc/...\" }`.",
+        ),
+        key(
             "proxy_protocol_out",
             Kind::Choice(&["off", "v1", "v2"]),
             Missing::Text("off"),
@@ -421,6 +480,41 @@ pub const RATE: Section = Section {
             RATE_PER_S,
             Missing::Means("as `site_per_s`"),
             "Requests of all at once, after a rest.",
+        ),
+    ],
+};
+
+/// `tls = { ... }` of a site.
+pub const TLS: Section = Section {
+    name: "tls",
+    repeated: false,
+    help: "A site's certificate. The files are read when an edge starts.",
+    keys: &[
+        key(
+            "certificate",
+            Kind::Text,
+            Missing::Required,
+            "The certificate and those between it and the root, in PEM; absolute.",
+        ),
+        key(
+            "key",
+            Kind::Text,
+            Missing::Required,
+            "Its private key, in PEM; absolute. Everyone but its owner and group must be kept out.",
+        ),
+        key(
+            "client_ca",
+            Kind::Text,
+            Missing::Means("none"),
+            "Certificates that sign those of clients, in PEM; absolute.",
+        ),
+        key(
+            "client_certificate",
+            Kind::Choice(&["off", "optional", "required"]),
+            Missing::Text("off"),
+            "Whether clients show a certificate. Servers get its subject in \
+             `X-Client-Cert-Subject`. With `required`, requests without one get 421, also those \
+             that come without TLS or by another site's name.",
         ),
     ],
 };
