@@ -46,12 +46,12 @@ pub enum Reason {
     BrokenBody,
     /// No site has this host.
     UnknownSite,
+    /// The site wants a client certificate, and the connection has shown none for it.
+    NoCertificate,
     /// The client asks more often than its site lets one client ask.
     ClientRate,
     /// All clients together ask more often than the site lets them.
     SiteRate,
-    /// The site wants a client certificate, and the connection has shown none for it.
-    NoCertificate,
     /// See [`Refusal::QueueFull`].
     QueueFull,
     /// See [`Refusal::QueueTimeout`].
@@ -83,9 +83,9 @@ impl Reason {
         Self::ClientTimeout,
         Self::BrokenBody,
         Self::UnknownSite,
+        Self::NoCertificate,
         Self::ClientRate,
         Self::SiteRate,
-        Self::NoCertificate,
         Self::QueueFull,
         Self::QueueTimeout,
         Self::NoServer,
@@ -110,9 +110,9 @@ impl Reason {
             Self::ClientTimeout => "client-timeout",
             Self::BrokenBody => "broken-body",
             Self::UnknownSite => "unknown-site",
+            Self::NoCertificate => "no-certificate",
             Self::ClientRate => "client-rate",
             Self::SiteRate => "site-rate",
-            Self::NoCertificate => "no-certificate",
             Self::QueueFull => Refusal::QueueFull.name(),
             Self::QueueTimeout => Refusal::QueueTimeout.name(),
             Self::NoServer => Refusal::NoServer.name(),
@@ -179,9 +179,9 @@ impl Reason {
             Self::ClientTimeout => "The request body did not arrive in time.\n",
             Self::BrokenBody => "The request body is malformed or incomplete.\n",
             Self::UnknownSite => "No site of this host is served here.\n",
+            Self::NoCertificate => "This site asks for a client certificate. Connect to it anew.\n",
             Self::ClientRate => "Too many requests from your address. Try again later.\n",
             Self::SiteRate => "Too many requests for this site. Try again later.\n",
-            Self::NoCertificate => "This site asks for a client certificate. Connect to it anew.\n",
             Self::QueueFull => "Too many requests wait for this site. Try again soon.\n",
             Self::QueueTimeout => "No server became free in time. Try again soon.\n",
             Self::NoServer => "No server of this site is available. Try again soon.\n",

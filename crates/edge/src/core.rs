@@ -22,11 +22,11 @@ pub(crate) struct Shared {
     pub(crate) options: Options,
     pub(crate) sites: SiteMap,
     pub(crate) forwarder: Forwarder,
+    pub(crate) tls: Tls,
+    pub(crate) labels: LabelRules,
     /// By site, in the order of the options.
     pub(crate) limiters: Vec<Option<Limiter>>,
     pub(crate) stickiness: Vec<Option<Stickiness>>,
-    pub(crate) tls: Tls,
-    pub(crate) labels: LabelRules,
     /// `connections_max` of the whole edge.
     pub(crate) connections: Arc<Semaphore>,
 }

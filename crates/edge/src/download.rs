@@ -109,7 +109,7 @@ impl<D: Dispatcher> Drop for Meter<D> {
             let site = self.slot.map(|slot| &self.core.options().sites[slot.0]);
             let ended = Ended {
                 client: self.client.caller.address.ip().to_canonical(),
-                is_tls: false,
+                is_tls: self.client.caller.secured.is_some(),
                 site: site.map(|site| site.name.as_str()),
                 labels: &self.labels,
                 duration,

@@ -82,13 +82,13 @@ impl Edge {
             sites,
             tls,
             forwarder: Forwarder::new(options.forwarded, &options.via_name),
-            limiters: options.sites.iter().map(|site| Limiter::new(&site.rate)).collect(),
-            stickiness: stickiness(&options.sites)?,
             labels: LabelRules {
                 request_id: options.request_id,
                 trusts_id: options.forwarded == ForwardedTrust::Append,
                 trace: options.trace,
             },
+            limiters: options.sites.iter().map(|site| Limiter::new(&site.rate)).collect(),
+            stickiness: stickiness(&options.sites)?,
             connections: Arc::new(Semaphore::new(options.connections_max)),
             options: options.clone(),
         });

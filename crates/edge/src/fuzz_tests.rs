@@ -133,7 +133,7 @@ fn check_forwarded(parts: Parts, head: Head, trust: ForwardedTrust, chance: &Cha
     let host = head.host.clone().unwrap_or_else(|| HeaderValue::from_static("default.example"));
     let (framing, dropped) = (head.framing, head.dropped.clone());
     let expects = head.expects_continue;
-    let caller = Rc::new(Caller::new((CLIENT.parse::<IpAddr>().unwrap(), 9).into(), None));
+    let caller = Rc::new(Caller::new((CLIENT.parse::<IpAddr>().unwrap(), 1_024).into(), None));
     let trusts_id = trust == ForwardedTrust::Append;
     let rules = LabelRules { request_id: true, trusts_id, trace: true };
     let labels = Labels::new(rules, &parts.headers, chance);

@@ -7,8 +7,8 @@
 //! 1. `accept` takes the connection, `proxy_in` its PROXY header if it must have one, `wire`
 //!    watches its time.
 //! 2. `head` refuses what readers could take differently; `labels` gives the request its id;
-//!    `hosts` finds the site; `rate` refuses who asks too often; `sticky` says to which server
-//!    the request belongs.
+//!    `hosts` finds the site; `rate` refuses who asks too often; `sticky` says to which server the
+//!    request belongs.
 //! 3. A [`Dispatcher`] gives a [`Permit`] as soon as a server has room ([`face`]).
 //! 4. `attempt` sends the request over a connection of `upstream`, its head written by
 //!    `forward`, its body streamed by `upload`; where rule 5 of the design allows, a failure

@@ -71,15 +71,15 @@ pub struct SiteOptions {
     pub hosts: Vec<String>,
     /// Longest request body; a longer one gets 413.
     pub body_bytes_max: u64,
-    /// Which of its requests go to one server.
-    pub sticky: Option<Sticky>,
-    /// How many requests this edge lets in.
-    pub rate: RateOptions,
     /// Its certificate, if it is reached by TLS.
     pub tls: Option<SiteTls>,
     /// Whether, and how, each connection to its servers begins by telling for which client it was
     /// made. Such a connection serves requests of that client's connection only.
     pub proxy_protocol_out: Option<ProxyVersion>,
+    /// Which of its requests go to one server.
+    pub sticky: Option<Sticky>,
+    /// How many requests this edge lets in.
+    pub rate: RateOptions,
 }
 
 impl SiteOptions {
@@ -89,16 +89,9 @@ impl SiteOptions {
     pub fn new(id: SiteId, name: &str, hosts: &[&str]) -> Self {
         let hosts = hosts.iter().map(|&host| host.to_owned()).collect();
         let name = name.to_owned();
-        Self {
-            id,
-            name,
-            hosts,
-            body_bytes_max: 1 << 30,
-            sticky: None,
-            rate: RateOptions::default(),
-            tls: None,
-            proxy_protocol_out: None,
-        }
+        let (tls, proxy_protocol_out, sticky) = (None, None, None);
+        let (body_bytes_max, rate) = (1 << 30, RateOptions::default());
+        Self { id, name, hosts, body_bytes_max, tls, proxy_protocol_out, sticky, rate }
     }
 }
 

@@ -166,10 +166,10 @@ fn set_cookie<D: Dispatcher>(
     flight: &Flight<D>,
     parts: &mut response::Parts,
 ) {
-    let secure = meter.client.caller.secured.is_some();
     let stickiness = meter.slot().and_then(|slot| meter.core.shared.stickiness[slot.0].as_ref());
+    let is_tls = meter.client.caller.secured.is_some();
     if let Some(stickiness) = stickiness
-        && let Some(cookie) = stickiness.set_cookie(stick, flight.permit.node(), secure)
+        && let Some(cookie) = stickiness.set_cookie(stick, flight.permit.node(), is_tls)
     {
         parts.headers.append(header::SET_COOKIE, cookie);
     }

@@ -1,8 +1,8 @@
 //! One edge: its data plane, its dispatcher and its look loop, in a process of its own.
 
-use super::options;
 use super::report::Reporter;
 use super::sticky::stickiness;
+use super::{options, places};
 use crate::control::{Code, Refusal, Request, Response};
 use crate::settings::{Settings, SettingsHash};
 use anyhow::Context as _;
@@ -41,11 +41,14 @@ impl EdgeProcess {
         settings: &Settings,
         hash: SettingsHash,
         id: EdgeId,
-        folder: &Path,
+        (folder, apart): (&Path, bool),
     ) -> anyhow::Result<Self> {
         let incarnation = incarnation()?;
         let dispatch = Dispatch::new(options::dispatch(settings, id, incarnation)?);
-        let looper = options::looper(settings, hash.0, id, incarnation, folder);
+        let mut looper = options::looper(settings, hash.0, id, incarnation, folder);
+        if apart {
+            places::elsewhere(settings, &mut looper)?;
+        }
         let looper = Looper::start(dispatch.clone(), options::policy(settings)?, looper)?;
         let edge =
             Edge::start(options::edge(settings, id, stickiness(settings, folder)?)?, &dispatch)

@@ -16,9 +16,6 @@ use std::time::Duration;
 /// running pool; a pool starts with its first.
 const SETTINGS_VERSION: u32 = 1;
 
-/// How long an operation on a region elsewhere may take. Under `up` there is none.
-const REMOTE_DEADLINE: Duration = Duration::from_millis(50);
-
 /// Where the home's region is served.
 pub(super) fn home_socket(folder: &Path) -> PathBuf {
     folder.join("home.sock")
@@ -82,10 +79,10 @@ pub(super) fn edge(
             name: site.name.clone(),
             hosts: site.hosts.clone(),
             body_bytes_max: http.body_bytes_max,
-            sticky,
-            rate: site.rate,
             tls: site.tls.as_ref().map(site_tls),
             proxy_protocol_out: site.proxy_protocol_out,
+            sticky,
+            rate: site.rate,
         });
     }
     let default_site = http.default_site.as_deref();
@@ -213,7 +210,7 @@ pub(super) fn looper(
         idle_look_every: ms(pool.idle_look_every_ms),
         slot_lease: ms(pool.slot_lease_ms),
         node_dead: ms(pool.node_dead_ms),
-        remote_deadline: REMOTE_DEADLINE,
+        remote_deadline: settings.remote.deadline(),
         home: Place::Here(home_socket(folder)),
         nodes: settings
             .nodes

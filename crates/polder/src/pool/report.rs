@@ -10,8 +10,9 @@ use crate::status::{
 use edge::dispatch::SiteCounts;
 use edge::{Reason, SiteSnapshot, Snapshot};
 use moves::Ending;
-use moves::looper::{LoopStatus, MoveLine, monotonic};
+use moves::looper::{Link, LoopStatus, MoveLine, monotonic};
 use pool_model::{EdgeId, NodeId, SiteId};
+use shared_state::Service;
 use shared_state::words::Phase;
 use std::collections::VecDeque;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -147,6 +148,7 @@ impl Reporter {
                 state: node_state(seen),
                 restarts: seen.restarts,
                 servers: seen.servers.iter().map(|phase| phase.name().to_owned()).collect(),
+                scheduled: scheduled(seen.service),
             });
         }
         told
@@ -185,7 +187,7 @@ impl Reporter {
             warnings.push(other("the home has other settings for the pool: no edge moves nodes"));
         }
         if !pool.home {
-            warnings.push(other("the site record is not mapped: no edge moves nodes"));
+            warnings.push(other("the site record is not reached: no edge moves nodes"));
         }
         warnings.extend(pool.faults.iter().map(|text| other(text)));
         if pool.stretched {
@@ -289,9 +291,22 @@ fn traffic(own: Option<&SiteSnapshot>, balance: Option<&SiteCounts>) -> TrafficS
     }
 }
 
+/// How the service for edges elsewhere is scheduled, for a person.
+fn scheduled(service: Service) -> Option<String> {
+    let text = match service {
+        Service::None => return None,
+        Service::RealTime => "real time",
+        Service::AsSet => "normal: `realtime` is off",
+        Service::NotPermitted => "normal: real time needs CAP_SYS_NICE or RLIMIT_RTPRIO",
+        Service::NoRunTime => "normal: its control group has no `cpu.rt_runtime_us`",
+        Service::Refused => "normal: the kernel refused real time",
+    };
+    Some(text.to_owned())
+}
+
 fn node_state(seen: &moves::looper::NodeState) -> NodeState {
     match seen {
-        seen if !seen.attached => NodeState::Unreachable,
+        seen if !seen.attached || seen.link == Link::Silent => NodeState::Unreachable,
         seen if !seen.alive => NodeState::AgentDead,
         seen if seen.cordoned => NodeState::Draining,
         seen if seen.site.is_none() => NodeState::Free,

@@ -44,6 +44,7 @@ pub(super) fn complete(draft: Draft, end: &Span, findings: &Findings) -> Setting
     programs(&settings, &marks, findings);
     certificates(&settings, &marks, findings);
     addresses(&settings, &marks, findings);
+    super::remote::check(&settings, &marks, findings);
     if !findings.any_error() {
         oddities(&settings, &marks, findings);
     }

@@ -19,6 +19,8 @@ pub struct Settings {
     pub health: Health,
     /// Where requests are noted.
     pub access_log: AccessLog,
+    /// How roles on several machines reach each other.
+    pub remote: Remote,
     /// The sites; the index is the id less one ([`SiteId::from_index`]).
     pub sites: Vec<Site>,
     /// The nodes, those of a `count` one by one; the index is the id.
@@ -54,6 +56,23 @@ pub struct Pool {
     pub runtime_dir: Option<PathBuf>,
     /// Where `/metrics` is served, if at all.
     pub metrics: Option<SocketAddr>,
+    /// The node whose agent holds the site record, if one is named; see [`Settings::home`].
+    pub home: Option<String>,
+}
+
+/// `[remote]`: how roles on several machines reach each other.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Remote {
+    /// The file of the pool's key.
+    pub key_file: Option<PathBuf>,
+    /// Whether loopback addresses do without a key.
+    pub plain_on_loopback: bool,
+    /// How long an operation may take.
+    pub deadline_ms: u32,
+    /// How long connecting may take.
+    pub connect_ms: u32,
+    /// Whether agents answer edges before all else that runs on their machines.
+    pub realtime: bool,
 }
 
 /// Which policy decides on moves.
@@ -239,39 +258,16 @@ pub struct Site {
     pub start: Start,
     /// How a server is checked.
     pub check: Check,
+    /// Its certificate, if it has one.
+    pub tls: Option<SiteTls>,
+    /// Whether, and how, a server is told of the client.
+    pub proxy_protocol_out: Option<ProxyVersion>,
     /// Over how long a server that came gets to its whole share.
     pub slow_start_ms: u32,
     /// Which requests go to one server.
     pub sticky: Option<Sticky>,
     /// How many requests each edge lets in.
     pub rate: edge::RateOptions,
-    /// Its certificate, if it has one.
-    pub tls: Option<SiteTls>,
-    /// Whether, and how, a server is told of the client.
-    pub proxy_protocol_out: Option<ProxyVersion>,
-}
-
-/// `sticky` of a site: which requests go to one server.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Sticky {
-    /// By what.
-    pub by: StickyBy,
-    /// How long a request waits for its server.
-    pub wait_ms: u32,
-}
-
-/// What requests to one server have in common.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum StickyBy {
-    /// A cookie that the edge sets.
-    Cookie {
-        /// Its name.
-        name: String,
-        /// The file of the secret that it is made from.
-        key_file: Option<PathBuf>,
-    },
-    /// Their part of a hash.
-    Hash(edge::HashBy),
 }
 
 /// `tls` of a site: PEM files.
@@ -310,6 +306,29 @@ impl ClientCertificate {
     }
 }
 
+/// `sticky` of a site: which requests go to one server.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Sticky {
+    /// By what.
+    pub by: StickyBy,
+    /// How long a request waits for its server.
+    pub wait_ms: u32,
+}
+
+/// What requests to one server have in common.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum StickyBy {
+    /// A cookie that the edge sets.
+    Cookie {
+        /// Its name.
+        name: String,
+        /// The file of the secret that it is made from.
+        key_file: Option<PathBuf>,
+    },
+    /// Their part of a hash.
+    Hash(edge::HashBy),
+}
+
 /// When a site's program starts on a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Start {
@@ -335,6 +354,8 @@ pub struct Node {
     pub name: String,
     /// Requests that it takes at once.
     pub max_in_flight: u32,
+    /// Where its agent serves its record to edges on other machines, if it does.
+    pub address: Option<SocketAddr>,
     /// Where its servers come from.
     pub servers: Servers,
 }
@@ -344,7 +365,7 @@ pub struct Node {
 pub enum Servers {
     /// An agent starts the sites' programs, which listen on this address.
     Agent {
-        /// A loopback address.
+        /// An address of the node's machine; a loopback address if the node has no address.
         host: Ipv4Addr,
     },
     /// They run anyway, one address for each site, in the order of the sites.

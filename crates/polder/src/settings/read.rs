@@ -6,7 +6,8 @@ use super::model::{
 };
 use super::problem::{Findings, Span, did_you_mean, one_of};
 use super::reader::{At, Table, open_all, shown};
-use super::schema::{ACCESS_LOG, CHECK, EDGES, HEALTH, HTTP, NODES, POOL, SECTIONS, SITES};
+use super::remote::{self, RemoteMarks};
+use super::schema::{ACCESS_LOG, CHECK, EDGES, HEALTH, HTTP, NODES, POOL, REMOTE, SECTIONS, SITES};
 use super::{command, names, tls, traffic};
 use edge::{LogFormat, LogTarget, ProxyVersion, Upstream};
 use policy::choose::Balance;
@@ -37,6 +38,7 @@ pub(super) struct Marks {
     pub(super) edges: Vec<Vec<Span>>,
     pub(super) sites: Vec<SiteMarks>,
     pub(super) nodes: Vec<NodeMarks>,
+    pub(super) remote: RemoteMarks,
 }
 
 /// Places in one site's table.
@@ -80,6 +82,11 @@ pub(super) fn read<'a>(root: &'a DeTable<'a>, findings: &'a Findings) -> Draft {
         health: health(&Table::open(&HEALTH, root.get("health"), findings)),
         access_log: access_log(
             &Table::open(&ACCESS_LOG, root.get("access_log"), findings),
+            findings,
+        ),
+        remote: remote::remote(
+            &Table::open(&REMOTE, root.get("remote"), findings),
+            &mut marks,
             findings,
         ),
         sites: open_all(&SITES, root.get("sites"), findings)
@@ -131,6 +138,7 @@ fn pool(table: &Table<'_>, marks: &mut Marks, findings: &Findings) -> Pool {
         slot_lease_ms: slot_lease.value,
         runtime_dir: runtime_dir(table, findings),
         metrics: (metrics.value != "off").then(|| names::loopback(&metrics, findings)).flatten(),
+        home: remote::home(table, marks),
     };
     marks.hold = hold.span;
     marks.idle_look = idle_look.span;
@@ -285,12 +293,12 @@ fn site(table: &Table<'_>, marks: &mut Marks, findings: &Findings) -> Site {
         command: command::checked(table, findings),
         start: table.choice("start", &[Start::Warm, Start::OnAssignment]),
         check: check(table, findings),
-        slow_start_ms: table.integer("slow_start_ms").value,
-        sticky: traffic::sticky(table, findings),
-        rate: traffic::rate(table, findings),
         tls: tls::read(table, findings),
         proxy_protocol_out: table
             .choice("proxy_protocol_out", &[None, Some(ProxyVersion::V1), Some(ProxyVersion::V2)]),
+        slow_start_ms: table.integer("slow_start_ms").value,
+        sticky: traffic::sticky(table, findings),
+        rate: traffic::rate(table, findings),
     };
     marks.sites.push(SiteMarks {
         name: name.span,
@@ -342,8 +350,9 @@ fn check(site: &Table<'_>, findings: &Findings) -> Check {
 
 fn node(table: &Table<'_>, marks: &mut Marks, findings: &Findings) -> Node {
     let name = names::name_of(table, "node", findings);
-    let host = table.text("host");
     let servers = servers(table, findings);
+    let address = remote::address(table, marks, findings);
+    let host = if servers.is_some() { None } else { remote::host(table, address, findings) };
     if let (Some(_), Some(given)) = (&servers, table.text_given("host")) {
         let message = format!("{} has both `host` and `servers`", table.title);
         findings.error(&given.span, message, "remove `host`: `servers` says where they are");
@@ -351,9 +360,8 @@ fn node(table: &Table<'_>, marks: &mut Marks, findings: &Findings) -> Node {
     let node = Node {
         name: name.value,
         max_in_flight: table.integer("max_in_flight").value,
-        servers: Servers::Agent {
-            host: names::loopback_host(&host, findings).unwrap_or(Ipv4Addr::LOCALHOST),
-        },
+        address,
+        servers: Servers::Agent { host: host.unwrap_or(Ipv4Addr::LOCALHOST) },
     };
     let count = table.integer_given("count");
     marks.counts_spoilt |= table.is_spoilt("count", &count);

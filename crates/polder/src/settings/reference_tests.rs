@@ -18,7 +18,7 @@ fn reference() -> String {
         let _ = write!(text, "\n## `{}`\n\n{}\n", section.heading(), section.help);
         text.push_str(&table(section));
         if section.name == "sites" {
-            for part in [&CHECK, &STICKY, &RATE, &TLS] {
+            for part in [&CHECK, &TLS, &STICKY, &RATE] {
                 let _ = write!(text, "\n### `{}` of a site\n\n{}\n", part.name, part.help);
                 text.push_str(&table(part));
             }

@@ -5,7 +5,7 @@
 //! here, and `docs/settings.md` is checked against it.
 
 pub use super::tables::{
-    ACCESS_LOG, CHECK, EDGES, HEALTH, HTTP, NODES, POOL, RATE, SECTIONS, SITES, STICKY, TLS,
+    ACCESS_LOG, CHECK, EDGES, HEALTH, HTTP, NODES, POOL, RATE, REMOTE, SECTIONS, SITES, STICKY, TLS,
 };
 
 /// What a key may hold.

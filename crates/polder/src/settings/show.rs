@@ -42,6 +42,7 @@ impl Settings {
             "http": Value::from(self.http_table()),
             "health": Value::from(self.health_table()),
             "access_log": Value::from(self.access_log_table()),
+            "remote": Value::from(self.remote_table()),
             "sites": Value::from(self.sites.iter().map(site_table).collect::<Vec<Table>>()),
             "nodes": Value::from(nodes.collect::<Vec<Table>>()),
         };
@@ -66,6 +67,7 @@ impl Settings {
             "slot_lease_ms": Value::from(pool.slot_lease_ms),
             "runtime_dir": runtime_dir.map(Value::from),
             "metrics": Value::from(metrics),
+            "home": pool.home.as_deref().map(Value::from),
         }
     }
 
@@ -126,6 +128,18 @@ impl Settings {
         }
     }
 
+    fn remote_table(&self) -> Table {
+        let remote = &self.remote;
+        let key_file = remote.key_file.as_ref().and_then(|path| path.to_str());
+        table! {
+            "key_file": key_file.map(Value::from),
+            "plain_on_loopback": Value::from(remote.plain_on_loopback),
+            "deadline_ms": Value::from(remote.deadline_ms),
+            "connect_ms": Value::from(remote.connect_ms),
+            "realtime": Value::from(remote.realtime),
+        }
+    }
+
     fn health_table(&self) -> Table {
         let health = &self.health;
         table! {
@@ -177,16 +191,33 @@ fn site_table(site: &Site) -> Table {
         "command": command,
         "start": Value::from(start),
         "check": Value::from(check),
-        "slow_start_ms": Value::from(site.slow_start_ms),
-        "sticky": site.sticky.as_ref().map(|sticky| Value::from(sticky_table(sticky))),
-        "rate": rate_table(&site.rate).map(Value::from),
         "tls": site.tls.as_ref().map(tls_table).map(Value::from),
         "proxy_protocol_out": Value::from(match site.proxy_protocol_out {
             None => "off",
             Some(ProxyVersion::V1) => "v1",
             Some(ProxyVersion::V2) => "v2",
         }),
+        "slow_start_ms": Value::from(site.slow_start_ms),
+        "sticky": site.sticky.as_ref().map(|sticky| Value::from(sticky_table(sticky))),
+        "rate": rate_table(&site.rate).map(Value::from),
     }
+}
+
+fn tls_table(tls: &SiteTls) -> Table {
+    // They were text in the file.
+    let text = |path: &Path| Value::from(path.to_string_lossy().into_owned());
+    table! {
+        "certificate": text(&tls.certificate),
+        "key": text(&tls.key),
+        "client_ca": tls.client_ca.as_deref().map(text),
+        "client_certificate": Value::from(tls.client_certificate.name()),
+    }
+}
+
+/// A list of addresses; an empty one is left out.
+fn addresses(listen: &[SocketAddr]) -> Option<Value> {
+    let listen: Vec<String> = listen.iter().map(ToString::to_string).collect();
+    (!listen.is_empty()).then(|| Value::from(listen))
 }
 
 fn sticky_table(sticky: &Sticky) -> Table {
@@ -217,23 +248,6 @@ fn rate_table(rate: &edge::RateOptions) -> Option<Table> {
     (!table.is_empty()).then_some(table)
 }
 
-fn tls_table(tls: &SiteTls) -> Table {
-    // They were text in the file.
-    let text = |path: &Path| Value::from(path.to_string_lossy().into_owned());
-    table! {
-        "certificate": text(&tls.certificate),
-        "key": text(&tls.key),
-        "client_ca": tls.client_ca.as_deref().map(text),
-        "client_certificate": Value::from(tls.client_certificate.name()),
-    }
-}
-
-/// A list of addresses; an empty one is left out.
-fn addresses(listen: &[SocketAddr]) -> Option<Value> {
-    let listen: Vec<String> = listen.iter().map(ToString::to_string).collect();
-    (!listen.is_empty()).then(|| Value::from(listen))
-}
-
 fn node_table(node: &Node, sites: &[Site]) -> Table {
     let (host, servers) = match &node.servers {
         Servers::Agent { host } => (Some(Value::from(host.to_string())), None),
@@ -248,6 +262,7 @@ fn node_table(node: &Node, sites: &[Site]) -> Table {
     table! {
         "name": Value::from(node.name.as_str()),
         "max_in_flight": Value::from(node.max_in_flight),
+        "address": node.address.map(|address| Value::from(address.to_string())),
         "host": host,
         "servers": servers,
     }

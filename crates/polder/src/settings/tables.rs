@@ -92,6 +92,13 @@ pub const POOL: Section = Section {
             "The folder for sockets and the lock; absolute.",
         ),
         key(
+            "home",
+            Kind::Text,
+            Missing::Means("the first node with an `address`"),
+            "The node whose agent holds the sites' shared words when roles run apart. Without it \
+             requests go on and nothing moves.",
+        ),
+        key(
             "metrics",
             Kind::Text,
             Missing::Text("127.0.0.1:0"),
@@ -369,6 +376,20 @@ pub const SITES: Section = Section {
             Missing::Means("`{ tcp = true }`"),
             "How a server is checked: `{ path = \"/healthz\" }` or `{ tcp = true }`.",
         ),
+        key(
+            "tls",
+            Kind::Table,
+            Missing::Means("none"),
+            "Its certificate: `{ certificate = \"/etc/...\", key = \"/etc/...\" }`.",
+        ),
+        key(
+            "proxy_protocol_out",
+            Kind::Choice(&["off", "v1", "v2"]),
+            Missing::Text("off"),
+            "Whether each connection to a server begins with a header of the PROXY protocol that \
+             names the client. Such a connection serves one client's connection only. Checks send \
+             no header: such a server needs `check = { tcp = true }`.",
+        ),
         int(
             "slow_start_ms",
             0,
@@ -389,20 +410,6 @@ pub const SITES: Section = Section {
             Missing::Means("no limit"),
             "How many requests a client and the site may make: `{ client_per_s = 50 }`.",
         ),
-        key(
-            "tls",
-            Kind::Table,
-            Missing::Means("none"),
-            "Its certificate: `{ certificate = \"/etc/...\", key = \"/etc/...\" }`.",
-        ),
-        key(
-            "proxy_protocol_out",
-            Kind::Choice(&["off", "v1", "v2"]),
-            Missing::Text("off"),
-            "Whether each connection to a server begins with a header of the PROXY protocol that \
-             names the client. Such a connection serves one client's connection only. Checks send \
-             no header: such a server needs `check = { tcp = true }`.",
-        ),
     ],
 };
 
@@ -414,6 +421,41 @@ pub const CHECK: Section = Section {
     keys: &[
         key("path", Kind::Text, Missing::Means("no request"), "GET this; 200 to 399 passes."),
         key("tcp", Kind::Flag, Missing::Means("`true` without `path`"), "A connection passes."),
+    ],
+};
+
+/// `tls = { ... }` of a site.
+pub const TLS: Section = Section {
+    name: "tls",
+    repeated: false,
+    help: "A site's certificate. The files are read when an edge starts.",
+    keys: &[
+        key(
+            "certificate",
+            Kind::Text,
+            Missing::Required,
+            "The certificate and those between it and the root, in PEM; absolute.",
+        ),
+        key(
+            "key",
+            Kind::Text,
+            Missing::Required,
+            "Its private key, in PEM; absolute. Everyone but its owner and group must be kept out.",
+        ),
+        key(
+            "client_ca",
+            Kind::Text,
+            Missing::Means("none"),
+            "Certificates that sign those of clients, in PEM; absolute.",
+        ),
+        key(
+            "client_certificate",
+            Kind::Choice(&["off", "optional", "required"]),
+            Missing::Text("off"),
+            "Whether clients show a certificate. Servers get its subject in \
+             `X-Client-Cert-Subject`. With `required`, requests without one get 421, also those \
+             that come without TLS or by another site's name.",
+        ),
     ],
 };
 
@@ -484,41 +526,6 @@ pub const RATE: Section = Section {
     ],
 };
 
-/// `tls = { ... }` of a site.
-pub const TLS: Section = Section {
-    name: "tls",
-    repeated: false,
-    help: "A site's certificate. The files are read when an edge starts.",
-    keys: &[
-        key(
-            "certificate",
-            Kind::Text,
-            Missing::Required,
-            "The certificate and those between it and the root, in PEM; absolute.",
-        ),
-        key(
-            "key",
-            Kind::Text,
-            Missing::Required,
-            "Its private key, in PEM; absolute. Everyone but its owner and group must be kept out.",
-        ),
-        key(
-            "client_ca",
-            Kind::Text,
-            Missing::Means("none"),
-            "Certificates that sign those of clients, in PEM; absolute.",
-        ),
-        key(
-            "client_certificate",
-            Kind::Choice(&["off", "optional", "required"]),
-            Missing::Text("off"),
-            "Whether clients show a certificate. Servers get its subject in \
-             `X-Client-Cert-Subject`. With `required`, requests without one get 421, also those \
-             that come without TLS or by another site's name.",
-        ),
-    ],
-};
-
 /// `[[nodes]]`.
 pub const NODES: Section = Section {
     name: "nodes",
@@ -543,8 +550,15 @@ pub const NODES: Section = Section {
         key(
             "host",
             Kind::Text,
-            Missing::Text("127.0.0.1"),
-            "The loopback IPv4 address that its servers listen on.",
+            Missing::Means("the IP of `address`; without one `127.0.0.1`"),
+            "The IPv4 address that its servers listen on; without `address` a loopback one.",
+        ),
+        key(
+            "address",
+            Kind::Text,
+            Missing::Means("none: it runs under `polder up` only"),
+            "Where its agent serves its record to edges on other machines, as `IP:PORT`: all \
+             nodes have one, or none.",
         ),
         key(
             "servers",
@@ -582,5 +596,45 @@ pub const ACCESS_LOG: Section = Section {
     ],
 };
 
+/// `[remote]`.
+pub const REMOTE: Section = Section {
+    name: "remote",
+    repeated: false,
+    help: "How edges and agents on several machines reach each other: `polder edge` and `polder \
+           agent`, with an `address` for each node. `polder up` needs none of it.",
+    keys: &[
+        key(
+            "key_file",
+            Kind::Text,
+            Missing::Means("none: then all addresses are loopback ones"),
+            "The pool's key, the same on all machines, as `polder key` prints it; mode 0600. Who \
+             holds it can change every record.",
+        ),
+        key(
+            "plain_on_loopback",
+            Kind::Flag,
+            Missing::Means("`false`"),
+            "Loopback addresses do without encryption: anybody on the machine can connect.",
+        ),
+        int(
+            "deadline_ms",
+            1,
+            60_000,
+            20,
+            "A node that does not answer within it takes no part in moves and gets no new \
+             requests if there is another. At most a quarter of `slot_lease_ms`.",
+        ),
+        int("connect_ms", 1, 60_000, 500, "How long connecting to an agent may take."),
+        key(
+            "realtime",
+            Kind::Flag,
+            Missing::Means("`true`"),
+            "An agent answers edges before all else that its machine computes (`SCHED_FIFO`), \
+             where the kernel lets it; `polder status` says where not.",
+        ),
+    ],
+};
+
 /// All tables, in the order of the documentation.
-pub const SECTIONS: [&Section; 7] = [&POOL, &EDGES, &HTTP, &HEALTH, &ACCESS_LOG, &SITES, &NODES];
+pub const SECTIONS: [&Section; 8] =
+    [&POOL, &EDGES, &HTTP, &HEALTH, &ACCESS_LOG, &REMOTE, &SITES, &NODES];

@@ -36,6 +36,7 @@ pub(crate) fn example() -> StatusReport {
         state,
         restarts: 1,
         servers: vec!["ready".into(), "starting".into()],
+        scheduled: None,
     };
     StatusReport {
         version: REPORT_VERSION,

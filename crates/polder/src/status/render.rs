@@ -3,7 +3,11 @@
 use super::report::{EdgeStatus, MoveRecord, NodeState, NodeStatus, SiteStatus, StatusReport};
 use crate::terminal::{Paint, Style};
 use comfy_table::{Cell, CellAlignment, Color, ContentArrangement, Table};
+use std::collections::BTreeMap;
 use std::fmt::Write as _;
+
+/// Names in one line; more would not fit a terminal.
+const NAMES_SHOWN_MAX: usize = 8;
 
 /// Nodes shown one by one; a larger pool is told by its sites, and by `--json`.
 const NODES_SHOWN_MAX: usize = 64;
@@ -158,6 +162,24 @@ fn nodes_table(nodes: &[NodeStatus], style: Style) -> String {
     let more = nodes.len().saturating_sub(NODES_SHOWN_MAX);
     if more > 0 {
         let _ = writeln!(text, "and {more} more nodes (`polder status --json` lists all)");
+    }
+    text.push_str(&services(nodes));
+    text
+}
+
+/// How the agents' services are scheduled: a line for each way, with the nodes of it.
+fn services(nodes: &[NodeStatus]) -> String {
+    let mut ways: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
+    for node in nodes {
+        if let Some(scheduled) = &node.scheduled {
+            ways.entry(scheduled).or_default().push(&node.name);
+        }
+    }
+    let mut text = String::new();
+    for (scheduled, names) in ways {
+        let shown = names.iter().take(NAMES_SHOWN_MAX).copied().collect::<Vec<_>>().join(", ");
+        let more = if names.len() > NAMES_SHOWN_MAX { ", ..." } else { "" };
+        let _ = writeln!(text, "Answering edges, {scheduled}: {shown}{more}");
     }
     text
 }

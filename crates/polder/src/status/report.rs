@@ -99,6 +99,10 @@ pub struct NodeStatus {
     /// The state of its server for each site, in the order of the sites; `absent`, `starting`,
     /// `ready`, `failing` or `stopping`.
     pub servers: Vec<String>,
+    /// How its agent's service for edges on other machines is scheduled: `real time`, or
+    /// `normal: ` and why; none under `polder up`.
+    #[serde(default)]
+    pub scheduled: Option<String>,
 }
 
 /// How a node is.
