@@ -1,8 +1,10 @@
 //! What the requests of one thread share.
 
+use crate::access_log::LogQueue;
 use crate::face::Dispatcher;
 use crate::forward::Forwarder;
 use crate::hosts::SiteMap;
+use crate::labels::{Chance, LabelRules};
 use crate::metrics::Shard;
 use crate::options::Options;
 use crate::upstream::Pool;
@@ -16,6 +18,7 @@ pub(crate) struct Shared {
     pub(crate) options: Options,
     pub(crate) sites: SiteMap,
     pub(crate) forwarder: Forwarder,
+    pub(crate) labels: LabelRules,
     /// `connections_max` of the whole edge.
     pub(crate) connections: Arc<Semaphore>,
 }
@@ -26,6 +29,8 @@ pub(crate) struct Core<D> {
     pub(crate) dispatcher: D,
     pub(crate) pool: Pool,
     pub(crate) metrics: Arc<Shard>,
+    pub(crate) log: Option<LogQueue>,
+    pub(crate) chance: Chance,
     pub(crate) server: http1::Builder,
     /// No new connection, and no second request on an old one.
     pub(crate) draining: Cell<bool>,

@@ -178,4 +178,8 @@ mod across_tests;
 #[cfg(test)]
 mod any_text_tests;
 #[cfg(test)]
+mod connections_tests;
+#[cfg(test)]
+mod fuzz_tests;
+#[cfg(test)]
 mod reference_tests;

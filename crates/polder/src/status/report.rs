@@ -156,6 +156,10 @@ pub struct EdgeStatus {
     pub settings_hash: SettingsHash,
     /// Moves that it carried out since its start.
     pub moves: u64,
+    /// Connections closed because they did not begin with a header of the PROXY protocol.
+    pub proxy_headers_refused: u64,
+    /// Lines of the access log that were dropped.
+    pub access_log_dropped: u64,
 }
 
 /// Something that a person should know.
