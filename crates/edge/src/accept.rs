@@ -1,31 +1,29 @@
 //! One thread of an edge: it accepts, serves connections, and drains.
 
 use crate::access_log::LogQueue;
+use crate::admit::{Door, Protocol, admit};
 use crate::core::{Core, Shared};
 use crate::edge::Stage;
 use crate::face::Dispatcher;
-use crate::forward::client_value;
+use crate::http1::serve_http1;
+use crate::http2::serve_http2;
 use crate::labels::Chance;
+use crate::listen::Listener;
 use crate::metrics::Shard;
 use crate::options::Options;
-use crate::proxy_header::Ends;
-use crate::proxy_in::{NoHeader, read_header};
-use crate::serve::serve;
+use crate::tls::HANDSHAKES_MAX;
 use crate::upstream::{Pool, PoolLimits};
-use crate::wire::{Client, ClientWire};
 use hyper::server::conn::http1;
-use hyper_util::rt::TokioIo;
 use std::cell::Cell;
-use std::future::{Future, poll_fn};
+use std::future::poll_fn;
 use std::io;
-use std::net::{SocketAddr, TcpListener as StdListener};
-use std::pin::pin;
+use std::net::SocketAddr;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::task::Poll;
 use std::time::Duration;
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::{Notify, OwnedSemaphorePermit, watch};
+use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore, watch};
 
 /// Bytes that hyper may hold in each of its buffers: enough for full socket reads, small enough
 /// that a proxied body keeps its two connections below half a mebibyte.
@@ -65,6 +63,9 @@ impl<D: Dispatcher> Core<D> {
             chance: Chance::seeded(),
             draining: Cell::new(false),
             drain: Notify::new(),
+            closing: Cell::new(false),
+            close: Notify::new(),
+            handshakes: Semaphore::new(HANDSHAKES_MAX),
             open: Cell::new(0),
             closed: Notify::new(),
         })
@@ -86,7 +87,7 @@ fn server(options: &Options, buffer_bytes_max: usize) -> http1::Builder {
 /// Serves until told to stop, or until drained.
 pub(crate) async fn run<D: Dispatcher>(
     core: Rc<Core<D>>,
-    sockets: Vec<StdListener>,
+    sockets: Vec<Listener>,
     mut stage: watch::Receiver<Stage>,
 ) {
     let sweeping = Rc::clone(&core);
@@ -112,13 +113,24 @@ pub(crate) async fn run<D: Dispatcher>(
         () = tokio::time::sleep(limit) => {
             tracing::warn!(connections = core.open.get(), "the edge stops before it is drained");
         }
-        _ = stage.wait_for(|stage| *stage == Stage::Stop) => {}
+        () = stopped(&core, stage) => {}
+    }
+}
+
+/// Closes connections that wait for a request as soon as that is wanted; ready with the stop.
+async fn stopped<D: Dispatcher>(core: &Core<D>, mut stage: watch::Receiver<Stage>) {
+    let closes = stage.wait_for(|stage| *stage != Stage::Drain).await.map(|stage| *stage);
+    if matches!(closes, Ok(Stage::Close)) {
+        core.closing.set(true);
+        core.close.notify_waiters();
+        let _ = stage.wait_for(|stage| *stage == Stage::Stop).await;
     }
 }
 
 /// Accepts until the edge drains; then what the kernel had accepted already, and no more.
-async fn accept<D: Dispatcher>(core: Rc<Core<D>>, socket: StdListener) {
-    let listener = match TcpListener::from_std(socket) {
+async fn accept<D: Dispatcher>(core: Rc<Core<D>>, socket: Listener) {
+    let door = socket.door;
+    let listener = match TcpListener::from_std(socket.tcp) {
         Ok(listener) => listener,
         Err(error) => {
             tracing::error!(%error, "a listening socket can't be used");
@@ -128,7 +140,7 @@ async fn accept<D: Dispatcher>(core: Rc<Core<D>>, socket: StdListener) {
     // A drain that came before this task first ran notifies nobody.
     if !core.draining.get() {
         tokio::select! {
-            () = accept_all(&core, &listener) => {}
+            () = accept_all(&core, &listener, door) => {}
             () = core.drain.notified() => {}
         }
     }
@@ -136,7 +148,7 @@ async fn accept<D: Dispatcher>(core: Rc<Core<D>>, socket: StdListener) {
     while let Ok(share) = Arc::clone(shares).try_acquire_owned()
         && let Some((stream, peer)) = accepted_already(&listener).await
     {
-        spawn(&core, stream, peer, share);
+        spawn(&core, stream, peer, door, share);
     }
 }
 
@@ -149,12 +161,12 @@ async fn accepted_already(listener: &TcpListener) -> Option<(TcpStream, SocketAd
     .await
 }
 
-async fn accept_all<D: Dispatcher>(core: &Rc<Core<D>>, listener: &TcpListener) {
+async fn accept_all<D: Dispatcher>(core: &Rc<Core<D>>, listener: &TcpListener, door: Door) {
     let shares = &core.shared.connections;
     // Beyond `connections_max` clients wait in the kernel's queue. Never closed, see `Shared`.
     while let Ok(share) = Arc::clone(shares).acquire_owned().await {
         match listener.accept().await {
-            Ok((stream, peer)) => spawn(core, stream, peer, share),
+            Ok((stream, peer)) => spawn(core, stream, peer, door, share),
             Err(error) => {
                 tracing::warn!(%error, "a connection can't be accepted");
                 // A client that is gone again costs nothing; a missing descriptor needs time.
@@ -170,11 +182,12 @@ fn spawn<D: Dispatcher>(
     core: &Rc<Core<D>>,
     stream: TcpStream,
     peer: SocketAddr,
+    door: Door,
     share: OwnedSemaphorePermit,
 ) {
     core.metrics.connections_accepted.add(1);
     let open = Open::new(Rc::clone(core));
-    tokio::task::spawn_local(connection(open, stream, peer, share));
+    tokio::task::spawn_local(connection(open, stream, peer, door, share));
 }
 
 /// One open client connection, counted.
@@ -196,82 +209,28 @@ impl<D: Dispatcher> Drop for Open<D> {
     }
 }
 
-/// Whom a connection is served for; none where it must be closed.
-async fn client_of<D: Dispatcher>(
-    core: &Core<D>,
-    stream: &mut TcpStream,
-    peer: SocketAddr,
-) -> Option<(SocketAddr, Option<Ends>)> {
-    let options = core.options();
-    let announces = options.sites.iter().any(|site| site.proxy_protocol_out.is_some());
-    let own = if announces { stream.local_addr().ok() } else { None };
-    let own = own.map(|destination| Ends { source: peer, destination });
-    if !options.proxy_protocol.iter().any(|network| network.contains(peer.ip())) {
-        return Some((peer, own));
-    }
-    // The box keeps what is needed here out of the connection's long life.
-    let header = Box::pin(read_header(stream, options.header_timeout()));
-    let read = tokio::select! {
-        read = header => read,
-        // As a connection without a request: nobody waits for it.
-        () = core.drain.notified() => return None,
-    };
-    match read {
-        Ok(Some(ends)) => Some((ends.source, Some(ends))),
-        Ok(None) => Some((peer, own)),
-        Err(NoHeader::Ended) => None,
-        Err(error) => {
-            core.metrics.proxy_headers_refused.add(1);
-            tracing::debug!(%peer, %error, "a connection without its PROXY header is closed");
-            None
-        }
-    }
-}
-
 /// Serves one client until either side closes the connection.
 async fn connection<D: Dispatcher>(
     open: Open<D>,
-    stream: TcpStream,
+    tcp: TcpStream,
     peer: SocketAddr,
+    door: Door,
     share: OwnedSemaphorePermit,
 ) {
     let core = Rc::clone(&open.0);
-    let options = core.options();
-    let mut stream = stream;
-    let Some((peer, ends)) = client_of(&core, &mut stream, peer).await else { return };
-    if let Err(error) = stream.set_nodelay(true) {
-        tracing::debug!(%peer, %error, "a client went away at once");
-        return;
-    }
-    let idle = Duration::from_millis(options.keep_alive_idle_ms);
-    let mut client = Client::new(peer, options.header_timeout(), idle);
-    client.ends = ends;
-    let client = Rc::new(client);
-    let client_value = client_value(peer.ip());
-    let wire = ClientWire::new(stream, Rc::clone(&client), options.body_idle(), share);
-    let service = hyper::service::service_fn(|request| {
-        serve(Rc::clone(&core), Rc::clone(&client), client_value.clone(), request)
-    });
-    // Who was accepted while the edge drains still gets one answer.
-    let mut told = core.draining.get();
-    let mut server = core.server.clone();
-    server.keep_alive(!told);
-    let mut connection = pin!(server.serve_connection(TokioIo::new(wire), service));
-    let mut drain = pin!(core.drain.notified());
-    let mut listens = false;
-    let ended = poll_fn(|cx| {
-        // The waker is the task's, so that once is enough; the flag says the rest.
-        if !listens {
-            listens = true;
-            let _ = drain.as_mut().poll(cx);
+    let visitor = match admit(&core, tcp, peer, door).await {
+        Ok(visitor) => visitor,
+        Err(error) => {
+            tracing::debug!(%peer, %error, "a client did not get in");
+            return;
         }
-        if core.draining.get() && !told {
-            told = true;
-            connection.as_mut().graceful_shutdown();
-        }
-        connection.as_mut().poll(cx)
-    });
-    if let Err(error) = ended.await {
+    };
+    // Boxed, so that an HTTP/1.1 connection's task is not as large as one of HTTP/2.
+    let ended = match visitor.protocol {
+        Protocol::Http1 => Box::pin(serve_http1(core, visitor.stream, visitor.caller, share)).await,
+        Protocol::Http2 => Box::pin(serve_http2(core, visitor.stream, visitor.caller, share)).await,
+    };
+    if let Err(error) = ended {
         tracing::debug!(%peer, %error, "a client's connection broke");
     }
 }

@@ -7,6 +7,9 @@ use crate::hosts::SiteMap;
 use crate::labels::{Chance, LabelRules};
 use crate::metrics::Shard;
 use crate::options::Options;
+use crate::rate::Limiter;
+use crate::sticky::Stickiness;
+use crate::tls::Tls;
 use crate::upstream::Pool;
 use hyper::server::conn::http1;
 use std::cell::Cell;
@@ -14,11 +17,16 @@ use std::sync::Arc;
 use tokio::sync::{Notify, Semaphore};
 
 /// What all threads of an edge share.
+#[derive(Debug)]
 pub(crate) struct Shared {
     pub(crate) options: Options,
     pub(crate) sites: SiteMap,
     pub(crate) forwarder: Forwarder,
+    pub(crate) tls: Tls,
     pub(crate) labels: LabelRules,
+    /// By site, in the order of the options.
+    pub(crate) limiters: Vec<Option<Limiter>>,
+    pub(crate) stickiness: Vec<Option<Stickiness>>,
     /// `connections_max` of the whole edge.
     pub(crate) connections: Arc<Semaphore>,
 }
@@ -32,9 +40,14 @@ pub(crate) struct Core<D> {
     pub(crate) log: Option<LogQueue>,
     pub(crate) chance: Chance,
     pub(crate) server: http1::Builder,
-    /// No new connection, and no second request on an old one.
+    /// No new connection, and each answer ends its connection.
     pub(crate) draining: Cell<bool>,
     pub(crate) drain: Notify,
+    /// Draining, and connections that wait for a request end at once.
+    pub(crate) closing: Cell<bool>,
+    pub(crate) close: Notify,
+    /// Places for TLS handshakes.
+    pub(crate) handshakes: Semaphore,
     /// Client connections of this thread.
     pub(crate) open: Cell<usize>,
     pub(crate) closed: Notify,

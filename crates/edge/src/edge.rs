@@ -7,11 +7,14 @@ use crate::face::Dispatcher;
 use crate::forward::Forwarder;
 use crate::hosts::SiteMap;
 use crate::labels::LabelRules;
-use crate::listen::{listen, sockets_of_thread};
+use crate::listen::{Listener, listen_all};
 use crate::metrics::{Shard, Snapshot, snapshot};
-use crate::options::{ForwardedTrust, Options, OptionsError};
+use crate::options::{ForwardedTrust, Options, OptionsError, SiteOptions};
+use crate::rate::Limiter;
+use crate::sticky::Stickiness;
+use crate::tls::{Tls, TlsError};
 use std::io;
-use std::net::{SocketAddr, TcpListener};
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::mpsc;
 use std::thread::JoinHandle;
@@ -24,6 +27,9 @@ pub enum StartError {
     /// A setting is wrong.
     #[error(transparent)]
     Options(#[from] OptionsError),
+    /// A certificate can't be used.
+    #[error(transparent)]
+    Tls(#[from] TlsError),
     /// An address can't be listened on.
     #[error("can't listen on {address}: {source}")]
     Listen {
@@ -41,12 +47,14 @@ pub enum StartError {
 }
 
 /// What the threads are to do.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Stage {
     /// Take requests.
     Serve,
-    /// Take no more, finish what is in flight.
+    /// Take no more connections; each answer ends its connection.
     Drain,
+    /// The same, and close connections that wait for a request.
+    Close,
     /// Cut what is in flight.
     Stop,
 }
@@ -58,6 +66,7 @@ pub struct Edge {
     stage: watch::Sender<Stage>,
     threads: Vec<JoinHandle<()>>,
     shards: Vec<Arc<Shard>>,
+    shared: Arc<Shared>,
     options: Options,
     log: Option<AccessLog>,
 }
@@ -67,16 +76,19 @@ impl Edge {
     pub fn start<D: Dispatcher>(options: Options, dispatcher: &D) -> Result<Self, StartError> {
         options.check()?;
         let sites = SiteMap::new(&options.sites, options.default_site)?;
-        let (addresses, mut listeners) =
-            listen(&options.listen, options.threads, options.listen_shared)?;
+        let tls = Tls::new(&options)?;
+        let (addresses, listeners) = listen_all(&options)?;
         let shared = Arc::new(Shared {
             sites,
+            tls,
             forwarder: Forwarder::new(options.forwarded, &options.via_name),
             labels: LabelRules {
                 request_id: options.request_id,
                 trusts_id: options.forwarded == ForwardedTrust::Append,
                 trace: options.trace,
             },
+            limiters: options.sites.iter().map(|site| Limiter::new(&site.rate)).collect(),
+            stickiness: stickiness(&options.sites)?,
             connections: Arc::new(Semaphore::new(options.connections_max)),
             options: options.clone(),
         });
@@ -90,10 +102,9 @@ impl Edge {
         };
         let (stage, _) = watch::channel(Stage::Serve);
         let (threads, shards) = (Vec::new(), Vec::new());
-        let mut edge = Self { addresses, stage, threads, shards, options, log };
-        for number in 0..edge.options.threads {
-            let sockets = sockets_of_thread(&mut listeners);
-            edge.start_thread(number, &shared, dispatcher.clone(), sockets, queues.pop())?;
+        let mut edge = Self { addresses, stage, threads, shards, shared, options, log };
+        for (number, sockets) in listeners.into_iter().enumerate() {
+            edge.start_thread(number, dispatcher.clone(), sockets, queues.pop())?;
         }
         Ok(edge)
     }
@@ -101,14 +112,13 @@ impl Edge {
     fn start_thread<D: Dispatcher>(
         &mut self,
         number: usize,
-        shared: &Arc<Shared>,
         dispatcher: D,
-        sockets: Vec<TcpListener>,
+        sockets: Vec<Listener>,
         log: Option<LogQueue>,
     ) -> Result<(), StartError> {
         let metrics = Arc::new(Shard::new(self.options.sites.len()));
         self.shards.push(Arc::clone(&metrics));
-        let (shared, stage) = (Arc::clone(shared), self.stage.subscribe());
+        let (shared, stage) = (Arc::clone(&self.shared), self.stage.subscribe());
         let (started, ready) = mpsc::sync_channel(1);
         let body = move || match runtime() {
             Ok(runtime) => {
@@ -127,10 +137,27 @@ impl Edge {
         ready.recv().unwrap_or_else(died).map_err(StartError::Thread)
     }
 
-    /// The addresses listened on, in the order of the options, with their real ports.
+    /// The addresses listened on with their real ports, in the order of the options: first those
+    /// without TLS, then those with it.
     #[must_use]
     pub fn addresses(&self) -> &[SocketAddr] {
         &self.addresses
+    }
+
+    /// The addresses listened on with TLS.
+    #[must_use]
+    pub fn tls_addresses(&self) -> &[SocketAddr] {
+        &self.addresses[self.options.listen.len()..]
+    }
+
+    /// Reads the certificates of these sites anew, for connections that come from now on; sites
+    /// that the edge does not know are ignored, those missing keep their files. Blocks while it
+    /// reads.
+    ///
+    /// # Errors
+    /// A file is wrong; then all certificates stay as they were.
+    pub fn renew_certificates(&self, sites: &[SiteOptions]) -> Result<(), TlsError> {
+        self.shared.tls.renew(sites, &self.options)
     }
 
     /// What was counted so far. A few microseconds.
@@ -154,21 +181,36 @@ impl Edge {
         }
     }
 
-    /// Takes no more connections and requests; those in flight get `drain_max_ms` to finish,
-    /// then they are cut. Does not block; [`Edge::join`] does.
+    /// Takes no more connections, and ends those it has with the next answer (HTTP/2: by GOAWAY).
+    /// A client that is between two requests keeps its connection until it has sent the second,
+    /// or until `drain_max_ms` is over; then what is in flight is cut. For edges that another one
+    /// takes over from. Does not block; [`Edge::join`] does.
     pub fn drain(&self) {
+        self.raise(Stage::Drain);
+    }
+
+    /// Like [`Edge::drain`], but closes connections between two requests at once: there is nobody
+    /// whom those clients would lose a request to. Does not block.
+    pub fn close(&self) {
+        self.raise(Stage::Close);
+    }
+
+    fn raise(&self, to: Stage) {
         self.stage.send_if_modified(|stage| {
-            let first = *stage == Stage::Serve;
-            if first {
-                *stage = Stage::Drain;
+            let later = *stage < to;
+            if later {
+                *stage = to;
             }
-            first
+            later
         });
     }
 
-    /// Drains, and blocks until all threads have ended: `drain_max_ms` at most.
+    /// Closes, unless it drains already, and blocks until all threads have ended: `drain_max_ms`
+    /// at most.
     pub fn join(mut self) {
-        self.drain();
+        if *self.stage.borrow() == Stage::Serve {
+            self.close();
+        }
         self.join_threads();
     }
 
@@ -207,6 +249,15 @@ impl MetricsReader {
         snapshot.access_log_dropped = self.log.as_ref().map_or(0, LogControl::dropped);
         snapshot
     }
+}
+
+fn stickiness(sites: &[SiteOptions]) -> Result<Vec<Option<Stickiness>>, OptionsError> {
+    let of = |site: &SiteOptions| {
+        let Some(sticky) = &site.sticky else { return Ok(None) };
+        let ready = Stickiness::new(sticky);
+        ready.map(Some).ok_or_else(|| OptionsError::BadCookie(site.name.clone()))
+    };
+    sites.iter().map(of).collect()
 }
 
 fn runtime() -> io::Result<LocalRuntime> {

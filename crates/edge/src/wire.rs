@@ -11,14 +11,15 @@
 //!
 //! Fast path: one clock read for each request, no allocation.
 
-use crate::proxy_header::Ends;
+use crate::caller::Caller;
+use crate::options::Options;
+use crate::stream::ClientStream;
 use crate::watchdog::Watchdog;
 use std::cell::{Cell, RefCell};
 use std::io;
-use std::net::SocketAddr;
 use std::pin::Pin;
 use std::rc::Rc;
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, ready};
 use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, ReadBuf};
 use tokio::net::TcpStream;
@@ -50,30 +51,65 @@ enum Phase {
     Idle(Instant),
 }
 
-/// What a client's socket and its requests share.
+/// What a client's socket and its requests share; with HTTP/2, each request has one of its own.
 pub(crate) struct Client {
-    pub(crate) peer: SocketAddr,
-    /// Both ends of the client's connection, where servers are to be told.
-    pub(crate) ends: Option<Ends>,
+    pub(crate) caller: Rc<Caller>,
+    pub(crate) is_http2: bool,
     phase: Cell<Phase>,
     reset: Cell<bool>,
     header_timeout: Duration,
     keep_alive_idle: Duration,
+    body: Cell<BodyState>,
     /// For the one request that the connection serves at a time.
     pub(crate) dog: RefCell<Watchdog>,
 }
 
+/// Whom the response's body waits for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum BodyState {
+    /// There is no response yet.
+    None,
+    /// The client: hyper asks for more once it has room.
+    Client {
+        /// Some was handed over in the poll that runs, or ran last.
+        moved: bool,
+    },
+    /// The server, or nobody.
+    Server,
+    /// All of it has come, or will never come.
+    Over,
+}
+
 impl Client {
-    pub(crate) fn new(peer: SocketAddr, header_timeout: Duration, idle: Duration) -> Self {
+    pub(crate) fn new(caller: Rc<Caller>, options: &Options) -> Self {
+        let until = Instant::now() + options.header_timeout();
+        Self::with_phase(caller, options, false, Phase::Head(until))
+    }
+
+    /// For HTTP/2, where the socket's time is not that of one request: `http2` looks after it.
+    pub(crate) fn of_streams(caller: Rc<Caller>, options: &Options) -> Self {
+        Self::with_phase(caller, options, true, Phase::Busy)
+    }
+
+    fn with_phase(caller: Rc<Caller>, options: &Options, is_http2: bool, phase: Phase) -> Self {
         Self {
-            peer,
-            ends: None,
-            phase: Cell::new(Phase::Head(Instant::now() + header_timeout)),
+            caller,
+            is_http2,
+            phase: Cell::new(phase),
             reset: Cell::new(false),
-            header_timeout,
-            keep_alive_idle: idle,
+            header_timeout: options.header_timeout(),
+            keep_alive_idle: Duration::from_millis(options.keep_alive_idle_ms),
+            body: Cell::new(BodyState::None),
             dog: RefCell::default(),
         }
+    }
+
+    pub(crate) fn body(&self) -> BodyState {
+        self.body.get()
+    }
+
+    pub(crate) fn set_body(&self, state: BodyState) {
+        self.body.set(state);
     }
 
     /// A request head is complete.
@@ -140,7 +176,7 @@ impl Stall {
 /// A client's socket.
 pub(crate) struct ClientWire {
     /// Taken only by `drop`.
-    stream: Option<TcpStream>,
+    stream: Option<ClientStream>,
     client: Rc<Client>,
     dog: Watchdog,
     stall: Stall,
@@ -152,7 +188,7 @@ pub(crate) struct ClientWire {
 
 impl ClientWire {
     pub(crate) fn new(
-        stream: TcpStream,
+        stream: ClientStream,
         client: Rc<Client>,
         write_idle: Duration,
         share: OwnedSemaphorePermit,
@@ -162,11 +198,12 @@ impl ClientWire {
         Self { stream: Some(stream), client, dog, stall, gone: false, share }
     }
 
-    fn time_out(&mut self) -> io::Error {
+    fn time_out(&mut self, cx: &mut Context<'_>) -> io::Error {
         // This phase follows a flush, so that these bytes can't get into an earlier response. A
         // full socket loses only the courtesy.
-        if let (Phase::Head(_), Some(stream)) = (self.client.phase.get(), &self.stream) {
-            let _ = stream.try_write(TIMED_OUT);
+        if let (Phase::Head(_), Some(stream)) = (self.client.phase.get(), &mut self.stream) {
+            let _ = Pin::new(&mut *stream).poll_write(cx, TIMED_OUT);
+            let _ = Pin::new(stream).poll_flush(cx);
         }
         io::Error::new(io::ErrorKind::TimedOut, "no request in time")
     }
@@ -197,7 +234,7 @@ impl AsyncRead for ClientWire {
             }
             Poll::Pending => {
                 let Some(deadline) = this.client.deadline(false) else { return Poll::Pending };
-                this.dog.poll_until(cx, deadline).map(|()| Err(this.time_out()))
+                this.dog.poll_until(cx, deadline).map(|()| Err(this.time_out(cx)))
             }
         }
     }
@@ -239,10 +276,15 @@ impl AsyncWrite for ClientWire {
     }
 
     fn is_write_vectored(&self) -> bool {
-        true
+        self.stream.as_ref().expect(TAKEN).is_write_vectored()
     }
 
     fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        // Under TLS, bytes may be encrypted and not yet written.
+        let flushed = Pin::new(self.stream.as_mut().expect(TAKEN)).poll_flush(cx);
+        let checked = self.stall.check(cx, flushed.map_ok(|()| 0));
+        self.gone |= matches!(checked, Poll::Ready(Err(_)));
+        ready!(checked)?;
         // hyper flushes here only when it has nothing left to write. After a response it does not
         // read again if the last read found nothing: without this nobody would wake it when the
         // idle time is over.
@@ -265,7 +307,7 @@ impl Drop for ClientWire {
         if self.client.reset.get() {
             // Without it a close-delimited body would look complete. It fails only where the
             // socket is gone anyway.
-            let _ = socket2::SockRef::from(&stream).set_linger(Some(Duration::ZERO));
+            let _ = socket2::SockRef::from(stream.tcp()).set_linger(Some(Duration::ZERO));
         } else if !self.gone
             && let Some(share) = self.share.take()
             && tokio::runtime::Handle::try_current().is_ok()
@@ -276,19 +318,20 @@ impl Drop for ClientWire {
 }
 
 /// Says that no more will come, then reads what the client still sends.
-async fn linger(mut stream: TcpStream, share: OwnedSemaphorePermit) {
-    let _ = stream.shutdown().await;
-    let reading = async {
+async fn linger(mut stream: ClientStream, share: OwnedSemaphorePermit) {
+    let lingering = async {
+        let _ = stream.shutdown().await;
+        let mut tcp = stream.into_tcp();
         let mut buffer = [0_u8; LINGER_BUFFER_BYTES];
         let mut total = 0;
         while total < LINGER_BYTES_MAX {
-            match stream.read(&mut buffer).await {
+            match tcp.read(&mut buffer).await {
                 Ok(0) | Err(_) => break,
                 Ok(count) => total += count,
             }
         }
     };
-    let _ = tokio::time::timeout(LINGER_TIME, reading).await;
+    let _ = tokio::time::timeout(LINGER_TIME, lingering).await;
     drop(share);
 }
 

@@ -37,6 +37,9 @@ Usage: polder COMMAND [ARGUMENTS]
 Run a pool:
   up         Start everything on this machine from one settings file; Ctrl-C drains and stops
   check      Check a settings file; show each mistake with its line and a suggestion
+  edge       Start one edge of it, the agents being on other machines
+  agent      Start the agent of one node of it
+  key        Print a new key for [remote] key_file
 
 Look at a running pool:
   status     Who serves what, and how loaded it is
@@ -111,6 +114,12 @@ pub enum Colour {
 pub enum Command {
     /// Start everything on this machine from one settings file; Ctrl-C drains and stops.
     Up(UpArguments),
+    /// Start one edge of it, the agents being on other machines.
+    Edge(EdgeArguments),
+    /// Start the agent of one node of it.
+    Agent(AgentArguments),
+    /// Print a new key for [remote] key_file.
+    Key,
     /// Check a settings file; show each mistake with its line and a suggestion.
     Check(CheckArguments),
     /// Who serves what, and how loaded it is.
@@ -160,6 +169,36 @@ pub struct UpArguments {
     /// What to run.
     #[command(flatten)]
     pub settings: SettingsArguments,
+}
+
+/// Arguments of `edge`.
+#[derive(Debug, Args)]
+#[command(
+    after_help = "The same settings file, with an `address` for each node and a `key_file` in \
+                        [remote], goes to all machines. Ctrl-C drains and stops."
+)]
+pub struct EdgeArguments {
+    /// What to run.
+    #[command(flatten)]
+    pub settings: SettingsArguments,
+
+    /// Which of the `[[edges]]`, from 0 on
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    pub index: u8,
+}
+
+/// Arguments of `agent`.
+#[derive(Debug, Args)]
+#[command(after_help = "Starts the node's servers, serves its record to the edges at the node's \
+                        `address`, and restarts what dies. Ctrl-C stops the servers.")]
+pub struct AgentArguments {
+    /// What to run.
+    #[command(flatten)]
+    pub settings: SettingsArguments,
+
+    /// The node's name
+    #[arg(long, value_name = "NAME")]
+    pub node: String,
 }
 
 /// Arguments of `check`.

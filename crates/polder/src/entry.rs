@@ -47,12 +47,14 @@ struct Child {
     overrides: Vec<String>,
     #[arg(long)]
     adopt: bool,
+    #[arg(long)]
+    apart: bool,
 }
 
 impl Child {
     fn arguments(self) -> ChildArguments {
-        let Self { file, folder, index, parent, overrides, adopt } = self;
-        ChildArguments { file, overrides, folder, index, parent, adopt }
+        let Self { file, folder, index, parent, overrides, adopt, apart } = self;
+        ChildArguments { file, overrides, folder, index, parent, adopt, apart }
     }
 }
 

@@ -1,7 +1,8 @@
 //! The shell around the core: waiting, time-outs, permits.
 
 use super::core::{Core, DispatchOptions, Grant, Outcome, Waiter};
-use crate::face::{Dispatcher, Permit, Refusal, Verdict};
+use super::counts::SiteCounts;
+use crate::face::{Ask, Dispatcher, Permit, Refusal, Verdict};
 use moves::looper::{FirstDispatch, Host, NodeSeen, SiteSeen, monotonic};
 use pool_model::{NodeId, SiteId};
 use shared_state::slot::{NodeSlot, SlotTaken};
@@ -69,6 +70,12 @@ impl Dispatch {
         self.shared.lock().totals()
     }
 
+    /// What was counted for each site, by its index.
+    #[must_use]
+    pub fn counts(&self) -> Vec<SiteCounts> {
+        self.shared.lock().counts(monotonic())
+    }
+
     /// From now on no request is let in; those that wait go on.
     pub fn drain(&self) {
         self.shared.draining.store(true, Ordering::SeqCst);
@@ -95,7 +102,7 @@ impl Host for Dispatch {
     }
 
     fn is_failing(&mut self, node: NodeId) -> bool {
-        self.shared.lock().is_ejected(node, monotonic())
+        self.shared.lock().is_failing(node, monotonic())
     }
 
     fn attached(&mut self, record: NodeRecord, expected: u64) -> Result<(), SlotTaken> {
@@ -150,14 +157,14 @@ impl Shared {
 impl Dispatcher for Dispatch {
     type Permit = NodePermit;
 
-    async fn acquire(&self, site: SiteId, avoid: &[NodeId]) -> Result<NodePermit, Refusal> {
+    async fn acquire(&self, site: SiteId, ask: Ask<'_>) -> Result<NodePermit, Refusal> {
         if self.shared.draining.load(Ordering::SeqCst) {
             return Err(Refusal::Draining);
         }
         let mut receiver = None;
         let outcome = {
             let mut core = self.shared.lock();
-            core.request(site, avoid, monotonic(), || {
+            core.request(site, ask, monotonic(), || {
                 let (sender, waits) = oneshot::channel();
                 receiver = Some(waits);
                 Waits(sender)

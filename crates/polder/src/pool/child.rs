@@ -36,6 +36,8 @@ pub struct ChildArguments {
     pub parent: u32,
     /// Whether standard input is the memory of a dead agent.
     pub adopt: bool,
+    /// Whether the pool's other roles run on other machines.
+    pub apart: bool,
 }
 
 impl ChildArguments {
@@ -55,7 +57,7 @@ pub fn edge(arguments: &ChildArguments) -> anyhow::Result<()> {
         bail!("the settings have no edge {id}");
     }
     let hash = settings.pool_hash();
-    let process = EdgeProcess::start(&settings, hash, id, &arguments.folder)?;
+    let process = EdgeProcess::start(&settings, hash, id, (&arguments.folder, arguments.apart))?;
     let control = Rc::new(process.control(&settings, hash, id));
     runtime()?.block_on(async {
         let server = Server::bind(&options::edge_control(&arguments.folder, id))?;
@@ -82,7 +84,8 @@ pub fn agent(arguments: &ChildArguments) -> anyhow::Result<()> {
         bail!("the settings have no node {id}");
     }
     let adopt = arguments.adopt.then(dead_agents_memory).transpose()?;
-    agent_process::run(&settings, id, &arguments.folder, adopt, arguments.parent)
+    let place = (arguments.folder.as_path(), arguments.apart);
+    agent_process::run(&settings, id, place, adopt, arguments.parent)
 }
 
 /// The parent hands the memory file over as standard input: no number to guess, nothing unsafe.
@@ -144,8 +147,10 @@ pub(super) fn command_line(role: &str, arguments: &ChildArguments) -> Vec<String
     for one in &arguments.overrides {
         line.extend(["--set".to_owned(), one.clone()]);
     }
-    if arguments.adopt {
-        line.push("--adopt".to_owned());
+    for (is_set, flag) in [(arguments.adopt, "--adopt"), (arguments.apart, "--apart")] {
+        if is_set {
+            line.push(flag.to_owned());
+        }
     }
     line
 }

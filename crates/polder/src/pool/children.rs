@@ -63,6 +63,8 @@ pub(super) struct Family {
     pub(super) overrides: Vec<String>,
     pub(super) log_level: Option<String>,
     pub(super) folder: PathBuf,
+    /// Whether the pool's other roles run on other machines.
+    pub(super) apart: bool,
 }
 
 /// One child, over all its lives.
@@ -100,6 +102,7 @@ impl Supervised {
             index: self.role.index(),
             parent: std::process::id(),
             adopt: adopt.is_some(),
+            apart: self.family.apart,
         };
         let mut command = Command::new(&self.family.program);
         if !self.is_stop_point(is_first_life) {

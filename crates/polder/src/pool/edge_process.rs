@@ -1,7 +1,8 @@
 //! One edge: its data plane, its dispatcher and its look loop, in a process of its own.
 
-use super::options;
 use super::report::Reporter;
+use super::sticky::stickiness;
+use super::{options, places};
 use crate::control::{Code, Refusal, Request, Response};
 use crate::settings::{Settings, SettingsHash};
 use anyhow::Context as _;
@@ -29,6 +30,7 @@ pub(super) struct EdgeControl {
     settings: Settings,
     commander: Commander,
     counters: MetricsReader,
+    dispatch: Dispatch,
     reporter: Mutex<Reporter>,
 }
 
@@ -39,14 +41,18 @@ impl EdgeProcess {
         settings: &Settings,
         hash: SettingsHash,
         id: EdgeId,
-        folder: &Path,
+        (folder, apart): (&Path, bool),
     ) -> anyhow::Result<Self> {
         let incarnation = incarnation()?;
         let dispatch = Dispatch::new(options::dispatch(settings, id, incarnation)?);
-        let looper = options::looper(settings, hash.0, id, incarnation, folder);
+        let mut looper = options::looper(settings, hash.0, id, incarnation, folder);
+        if apart {
+            places::elsewhere(settings, &mut looper)?;
+        }
         let looper = Looper::start(dispatch.clone(), options::policy(settings)?, looper)?;
-        let edge = Edge::start(options::edge(settings, id)?, &dispatch)
-            .with_context(|| format!("edge {id} does not start"))?;
+        let edge =
+            Edge::start(options::edge(settings, id, stickiness(settings, folder)?)?, &dispatch)
+                .with_context(|| format!("edge {id} does not start"))?;
         Ok(Self { edge, looper, dispatch })
     }
 
@@ -62,6 +68,7 @@ impl EdgeProcess {
             settings: settings.clone(),
             commander: self.looper.commander(),
             counters: self.edge.metrics_reader(),
+            dispatch: self.dispatch.clone(),
             reporter: Mutex::new(Reporter::new(settings.clone(), hash, id, listen)),
         }
     }
@@ -69,7 +76,7 @@ impl EdgeProcess {
     /// Takes no more requests, finishes those in flight, then stops looking. Blocks, at most for
     /// `drain_max_ms`.
     pub(super) fn drain(self) {
-        self.edge.drain();
+        self.edge.close();
         self.dispatch.drain();
         self.edge.join();
         self.looper.stop();
@@ -96,7 +103,8 @@ impl EdgeControl {
         match request {
             Request::Status => {
                 let status = self.status(u64::MAX)?;
-                let report = self.reporter().report(&status, &self.counters.snapshot());
+                let (counters, balance) = (self.counters.snapshot(), self.dispatch.counts());
+                let report = self.reporter().report(&status, &counters, &balance);
                 Ok(Response::Status(Box::new(report)))
             }
             Request::Moves(arguments) => {

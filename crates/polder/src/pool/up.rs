@@ -6,19 +6,18 @@
 //! ```
 
 use super::children::{Family, Role, Supervised};
-use super::{agent_process, child, options};
+use super::{agent_process, child, options, places};
 use crate::control::{
     AskError, Code, FirstDispatch, Handler, Refusal, Request, Response, Server, ask_async,
 };
 use crate::metrics::{MetricsServer, Snapshot};
 use crate::runtime_dir::{Base, CONTROL_SOCKET, RuntimeDir};
-use crate::settings::{Servers, Settings, SettingsHash};
+use crate::settings::{Servers, Settings};
 use crate::status::{EdgeStatus, MoveRecord, StatusReport, Warning};
 use anyhow::Context as _;
 use edge::Reservation;
 use pool_model::{EdgeId, NodeId};
-use remote_memory::shm::{OwnedRegion, RegionServer};
-use shared_state::{SiteHeader, SiteRecord, site_region_bytes};
+use remote_memory::shm::RegionServer;
 use std::cell::RefCell;
 use std::collections::BTreeSet;
 use std::fs;
@@ -27,7 +26,6 @@ use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 use std::pin::pin;
 use std::rc::Rc;
-use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
@@ -136,8 +134,7 @@ impl Pool {
         folder.clear()?;
         let copy = folder.path().join(SETTINGS_COPY);
         write_private(&copy, &options.text)?;
-        let hash = settings.pool_hash();
-        let home = serve_home(settings, hash, folder.path())?;
+        let home = serve_home(settings, folder.path())?;
         let family = Family {
             program: options.program.clone(),
             settings: settings.clone(),
@@ -145,6 +142,7 @@ impl Pool {
             overrides: options.overrides.clone(),
             log_level: options.log_level.clone(),
             folder: folder.path().to_owned(),
+            apart: false,
         };
         let (stop_edges, edges_stop) = watch::channel(false);
         let (stop_agents, agents_stop) = watch::channel(false);
@@ -255,13 +253,13 @@ fn reap_servers(state_file: &Path, stop_timeout: Duration) {
 
 /// Takes all addresses for the edges; two edges may share one.
 fn reserve(settings: &Settings) -> anyhow::Result<Vec<Reservation>> {
-    let wanted = settings.edges.iter().flat_map(|edge| &edge.listen);
+    let wanted = settings.edges.iter().flat_map(|edge| edge.addresses());
     let distinct: BTreeSet<_> = wanted.filter(|address| address.port() != 0).collect();
-    let reserved = distinct.into_iter().map(|&address| Ok(edge::reserve(address)?));
+    let reserved = distinct.into_iter().map(|address| Ok(edge::reserve(address)?));
     reserved.collect()
 }
 
-fn write_private(path: &Path, text: &str) -> anyhow::Result<()> {
+pub(super) fn write_private(path: &Path, text: &str) -> anyhow::Result<()> {
     use std::io::Write as _;
     let mut options = fs::OpenOptions::new();
     let opened = options.write(true).create(true).truncate(true).mode(0o600).open(path);
@@ -269,15 +267,8 @@ fn write_private(path: &Path, text: &str) -> anyhow::Result<()> {
     file.write_all(text.as_bytes()).with_context(|| format!("cannot write {}", path.display()))
 }
 
-fn serve_home(
-    settings: &Settings,
-    hash: SettingsHash,
-    folder: &Path,
-) -> anyhow::Result<RegionServer> {
-    let sites = settings.sites.len();
-    let region = Arc::new(OwnedRegion::create("home", site_region_bytes(sites))?);
-    let header = SiteHeader { sites: u16::try_from(sites)?, settings_hash: hash.0 };
-    SiteRecord::publish(Arc::clone(&region) as Arc<_>, header)?;
+fn serve_home(settings: &Settings, folder: &Path) -> anyhow::Result<RegionServer> {
+    let region = places::site_record(settings)?;
     Ok(RegionServer::bind(options::home_socket(folder), region)?)
 }
 

@@ -13,15 +13,18 @@ mod overlay;
 mod problem;
 mod read;
 mod reader;
+mod remote;
 pub mod schema;
 mod show;
 mod source;
 mod tables;
+mod tls;
+mod traffic;
 
 pub use hash::SettingsHash;
 pub use model::{
-    Check, Edge, Forwarded, Health, Http, Mode, Node, PolicyName, Pool, Servers, Settings, Site,
-    Start,
+    Check, ClientCertificate, Edge, Forwarded, Health, Http, Mode, Node, PolicyName, Pool, Remote,
+    Servers, Settings, Site, SiteTls, Start, Sticky, StickyBy,
 };
 pub(crate) use names::RUNTIME_DIR_MAX_BYTES;
 pub use problem::{PROBLEMS_SHOWN_MAX, Problem, Problems, Severity};
@@ -183,3 +186,5 @@ mod connections_tests;
 mod fuzz_tests;
 #[cfg(test)]
 mod reference_tests;
+#[cfg(test)]
+mod remote_tests;
