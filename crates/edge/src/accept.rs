@@ -4,6 +4,8 @@ use crate::core::{Core, Shared};
 use crate::edge::Stage;
 use crate::face::Dispatcher;
 use crate::forward::client_value;
+use crate::listen::BACKLOG;
+use crate::live::{Change, Live};
 use crate::metrics::Shard;
 use crate::options::Options;
 use crate::serve::serve;
@@ -11,7 +13,6 @@ use crate::upstream::{Pool, PoolLimits};
 use crate::wire::{Client, ClientWire};
 use hyper::server::conn::http1;
 use hyper_util::rt::TokioIo;
-use std::cell::Cell;
 use std::future::{Future, poll_fn};
 use std::io;
 use std::net::{SocketAddr, TcpListener as StdListener};
@@ -21,7 +22,8 @@ use std::sync::Arc;
 use std::task::Poll;
 use std::time::Duration;
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::{Notify, OwnedSemaphorePermit, watch};
+use tokio::sync::mpsc::UnboundedReceiver;
+use tokio::sync::{OwnedSemaphorePermit, watch};
 
 /// Bytes that hyper may hold in each of its buffers: enough for full socket reads, small enough
 /// that a proxied body keeps its two connections below half a mebibyte.
@@ -35,36 +37,56 @@ const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 
 impl<D: Dispatcher> Core<D> {
     pub(crate) fn new(shared: Arc<Shared>, dispatcher: D, metrics: Arc<Shard>) -> Rc<Self> {
-        let options = &shared.options;
-        let buffer_bytes_max = BUFFER_BYTES.max(options.header_bytes_max);
-        let limits = PoolLimits {
-            upstream: options.upstream,
-            idle_max: options.upstream_idle_max,
-            idle_time: Duration::from_millis(options.upstream_idle_ms),
-            connect_time: Duration::from_millis(options.connect_timeout_ms),
-            write_idle: options.body_idle(),
-            buffer_bytes_max,
-        };
-        let server = server(options, buffer_bytes_max);
         Rc::new(Self {
-            pool: Pool::new(limits),
-            server,
+            pool: Rc::new(Pool::new(pool_limits(&shared.options))),
+            server: server(&shared.options),
             shared,
             dispatcher,
             metrics,
-            draining: Cell::new(false),
-            drain: Notify::new(),
-            open: Cell::new(0),
-            closed: Notify::new(),
+            draining: Rc::default(),
+            drain: Rc::default(),
+            open: Rc::default(),
+            closed: Rc::default(),
+        })
+    }
+
+    /// The same thread's part under other options.
+    pub(crate) fn under(&self, shared: Arc<Shared>) -> Rc<Self> {
+        self.pool.set_limits(pool_limits(&shared.options));
+        Rc::new(Self {
+            pool: Rc::clone(&self.pool),
+            server: server(&shared.options),
+            shared,
+            dispatcher: self.dispatcher.clone(),
+            metrics: Arc::clone(&self.metrics),
+            draining: Rc::clone(&self.draining),
+            drain: Rc::clone(&self.drain),
+            open: Rc::clone(&self.open),
+            closed: Rc::clone(&self.closed),
         })
     }
 }
 
-fn server(options: &Options, buffer_bytes_max: usize) -> http1::Builder {
+fn buffer_bytes_max(options: &Options) -> usize {
+    BUFFER_BYTES.max(options.header_bytes_max)
+}
+
+fn pool_limits(options: &Options) -> PoolLimits {
+    PoolLimits {
+        upstream: options.upstream,
+        idle_max: options.upstream_idle_max,
+        idle_time: Duration::from_millis(options.upstream_idle_ms),
+        connect_time: Duration::from_millis(options.connect_timeout_ms),
+        write_idle: options.body_idle(),
+        buffer_bytes_max: buffer_bytes_max(options),
+    }
+}
+
+fn server(options: &Options) -> http1::Builder {
     let mut server = http1::Builder::new();
     // ClientWire watches the time of heads, and tells a slow head from an idle connection.
     server.header_read_timeout(None);
-    server.max_buf_size(buffer_bytes_max);
+    server.max_buf_size(buffer_bytes_max(options));
     server.max_header_size(options.header_bytes_max);
     if options.headers_max != HEADERS_MAX_INLINE {
         server.max_headers(options.headers_max);
@@ -76,12 +98,15 @@ fn server(options: &Options, buffer_bytes_max: usize) -> http1::Builder {
 pub(crate) async fn run<D: Dispatcher>(
     core: Rc<Core<D>>,
     sockets: Vec<StdListener>,
+    changes: UnboundedReceiver<Change>,
     mut stage: watch::Receiver<Stage>,
 ) {
-    let sweeping = Rc::clone(&core);
-    tokio::task::spawn_local(async move { sweeping.pool.sweep().await });
+    let sweeping = Rc::clone(&core.pool);
+    tokio::task::spawn_local(async move { sweeping.sweep().await });
+    let live = Live::new(Rc::clone(&core));
+    tokio::task::spawn_local(Rc::clone(&live).follow(changes));
     for socket in sockets {
-        tokio::task::spawn_local(accept(Rc::clone(&core), socket));
+        tokio::task::spawn_local(accept(Rc::clone(&live), socket));
     }
     // The sender's end means the same as a stop.
     let drains = stage.wait_for(|stage| *stage != Stage::Serve).await.map(drop);
@@ -95,7 +120,7 @@ pub(crate) async fn run<D: Dispatcher>(
             core.closed.notified().await;
         }
     };
-    let limit = Duration::from_millis(core.options().drain_max_ms);
+    let limit = Duration::from_millis(live.core().options().drain_max_ms);
     tokio::select! {
         () = drained => {}
         () = tokio::time::sleep(limit) => {
@@ -105,8 +130,9 @@ pub(crate) async fn run<D: Dispatcher>(
     }
 }
 
-/// Accepts until the edge drains; then what the kernel had accepted already, and no more.
-async fn accept<D: Dispatcher>(core: Rc<Core<D>>, socket: StdListener) {
+/// Accepts until the edge drains; then what the kernel had accepted already, and no more: at most
+/// a full queue, for another edge with the same socket may let more in all the time.
+async fn accept<D: Dispatcher>(live: Rc<Live<D>>, socket: StdListener) {
     let listener = match TcpListener::from_std(socket) {
         Ok(listener) => listener,
         Err(error) => {
@@ -114,22 +140,23 @@ async fn accept<D: Dispatcher>(core: Rc<Core<D>>, socket: StdListener) {
             return;
         }
     };
+    let core = live.core();
     // A drain that came before this task first ran notifies nobody.
     if !core.draining.get() {
         tokio::select! {
-            () = accept_all(&core, &listener) => {}
+            () = accept_all(&live, &listener) => {}
             () = core.drain.notified() => {}
         }
     }
     let shares = &core.shared.connections;
-    while let Ok(share) = Arc::clone(shares).try_acquire_owned()
-        && let Some((stream, peer)) = accepted_already(&listener).await
-    {
-        spawn(&core, stream, peer, share);
+    for _ in 0..BACKLOG {
+        let Ok(share) = Arc::clone(shares).try_acquire_owned() else { return };
+        let Some((stream, peer)) = accepted_already(&listener).await else { return };
+        spawn(&live, stream, peer, share);
     }
 }
 
-/// At most a backlog of them: the queue is not refilled faster than it is emptied here.
+/// Whoever waits already.
 async fn accepted_already(listener: &TcpListener) -> Option<(TcpStream, SocketAddr)> {
     poll_fn(|cx| match listener.poll_accept(cx) {
         Poll::Ready(Ok(accepted)) => Poll::Ready(Some(accepted)),
@@ -138,12 +165,12 @@ async fn accepted_already(listener: &TcpListener) -> Option<(TcpStream, SocketAd
     .await
 }
 
-async fn accept_all<D: Dispatcher>(core: &Rc<Core<D>>, listener: &TcpListener) {
-    let shares = &core.shared.connections;
+async fn accept_all<D: Dispatcher>(live: &Rc<Live<D>>, listener: &TcpListener) {
+    let shares = &live.core().shared.connections;
     // Beyond `connections_max` clients wait in the kernel's queue. Never closed, see `Shared`.
     while let Ok(share) = Arc::clone(shares).acquire_owned().await {
         match listener.accept().await {
-            Ok((stream, peer)) => spawn(core, stream, peer, share),
+            Ok((stream, peer)) => spawn(live, stream, peer, share),
             Err(error) => {
                 tracing::warn!(%error, "a connection can't be accepted");
                 // A client that is gone again costs nothing; a missing descriptor needs time.
@@ -156,14 +183,14 @@ async fn accept_all<D: Dispatcher>(core: &Rc<Core<D>>, listener: &TcpListener) {
 }
 
 fn spawn<D: Dispatcher>(
-    core: &Rc<Core<D>>,
+    live: &Rc<Live<D>>,
     stream: TcpStream,
     peer: SocketAddr,
     share: OwnedSemaphorePermit,
 ) {
+    let core = live.core();
     core.metrics.connections_accepted.add(1);
-    let open = Open::new(Rc::clone(core));
-    tokio::task::spawn_local(connection(open, stream, peer, share));
+    tokio::task::spawn_local(connection(Rc::clone(live), Open::new(core), stream, peer, share));
 }
 
 /// One open client connection, counted.
@@ -187,6 +214,7 @@ impl<D: Dispatcher> Drop for Open<D> {
 
 /// Serves one client until either side closes the connection.
 async fn connection<D: Dispatcher>(
+    live: Rc<Live<D>>,
     open: Open<D>,
     stream: TcpStream,
     peer: SocketAddr,
@@ -203,7 +231,7 @@ async fn connection<D: Dispatcher>(
     let client_value = client_value(peer.ip());
     let wire = ClientWire::new(stream, Rc::clone(&client), options.body_idle(), share);
     let service = hyper::service::service_fn(|request| {
-        serve(Rc::clone(&core), Rc::clone(&client), client_value.clone(), request)
+        serve(live.core(), Rc::clone(&client), client_value.clone(), request)
     });
     // Who was accepted while the edge drains still gets one answer.
     let mut told = core.draining.get();

@@ -8,6 +8,8 @@ use crate::options::Options;
 use crate::upstream::Pool;
 use hyper::server::conn::http1;
 use std::cell::Cell;
+use std::fmt;
+use std::rc::Rc;
 use std::sync::Arc;
 use tokio::sync::{Notify, Semaphore};
 
@@ -20,19 +22,26 @@ pub(crate) struct Shared {
     pub(crate) connections: Arc<Semaphore>,
 }
 
-/// One thread's part.
+impl fmt::Debug for Shared {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Shared").field("options", &self.options).finish_non_exhaustive()
+    }
+}
+
+/// One thread's part, as long as its options hold ([`crate::live`]); what is counted here
+/// outlives them.
 pub(crate) struct Core<D> {
     pub(crate) shared: Arc<Shared>,
     pub(crate) dispatcher: D,
-    pub(crate) pool: Pool,
+    pub(crate) pool: Rc<Pool>,
     pub(crate) metrics: Arc<Shard>,
     pub(crate) server: http1::Builder,
     /// No new connection, and no second request on an old one.
-    pub(crate) draining: Cell<bool>,
-    pub(crate) drain: Notify,
+    pub(crate) draining: Rc<Cell<bool>>,
+    pub(crate) drain: Rc<Notify>,
     /// Client connections of this thread.
-    pub(crate) open: Cell<usize>,
-    pub(crate) closed: Notify,
+    pub(crate) open: Rc<Cell<usize>>,
+    pub(crate) closed: Rc<Notify>,
 }
 
 impl<D: Dispatcher> Core<D> {

@@ -3,18 +3,17 @@
 use crate::accept::run;
 use crate::core::{Core, Shared};
 use crate::face::Dispatcher;
-use crate::forward::Forwarder;
-use crate::hosts::SiteMap;
-use crate::listen::{listen, sockets_of_thread};
+use crate::listen::{Listening, listen, sockets_of_thread};
+use crate::live::{self, Changes, UpdateError};
 use crate::metrics::{Shard, Snapshot, snapshot};
 use crate::options::{Options, OptionsError};
 use std::io;
 use std::net::{SocketAddr, TcpListener};
-use std::sync::Arc;
 use std::sync::mpsc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use tokio::runtime::{Builder, LocalOptions, LocalRuntime};
-use tokio::sync::{Semaphore, watch};
+use tokio::sync::watch;
 
 /// Why an edge did not start.
 #[derive(Debug, thiserror::Error)]
@@ -53,30 +52,69 @@ pub struct Edge {
     stage: watch::Sender<Stage>,
     threads: Vec<JoinHandle<()>>,
     shards: Vec<Arc<Shard>>,
+    /// Those from the start: what counters are made for.
     options: Options,
+    /// What the threads serve under, and how they hear of changes.
+    current: Mutex<(Arc<Shared>, Changes)>,
 }
 
 impl Edge {
     /// Listens, and starts the threads. Blocks until all of them run.
     pub fn start<D: Dispatcher>(options: Options, dispatcher: &D) -> Result<Self, StartError> {
-        options.check()?;
-        let sites = SiteMap::new(&options.sites, options.default_site)?;
-        let (addresses, mut listeners) =
-            listen(&options.listen, options.threads, options.listen_shared)?;
-        let shared = Arc::new(Shared {
-            sites,
-            forwarder: Forwarder::new(options.forwarded, &options.via_name),
-            connections: Arc::new(Semaphore::new(options.connections_max)),
-            options: options.clone(),
-        });
+        Self::start_on(options, dispatcher, Vec::new())
+    }
+
+    /// The same with sockets that somebody keeps for edges that come and go; what is listed in
+    /// `options.listen` and not handed over is opened.
+    pub fn start_on<D: Dispatcher>(
+        options: Options,
+        dispatcher: &D,
+        mut handed: Vec<Listening>,
+    ) -> Result<Self, StartError> {
+        let shared = Arc::new(live::shared(options, None)?);
+        let options = shared.options.clone();
+        let (addresses, mut listeners) = listen(&options.listen, options.threads, &mut handed)?;
         let (stage, _) = watch::channel(Stage::Serve);
-        let (threads, shards) = (Vec::new(), Vec::new());
-        let mut edge = Self { addresses, stage, threads, shards, options };
-        for number in 0..edge.options.threads {
+        let mut edge = Self {
+            addresses,
+            stage,
+            threads: Vec::new(),
+            shards: Vec::new(),
+            options,
+            current: Mutex::new((Arc::clone(&shared), Changes::default())),
+        };
+        for number in 0..shared.options.threads {
             let sockets = sockets_of_thread(&mut listeners);
             edge.start_thread(number, &shared, dispatcher.clone(), sockets)?;
         }
         Ok(edge)
+    }
+
+    /// Serves new connections and requests under other options; what has begun ends under the
+    /// old ones. Blocks until all threads do so, for milliseconds. Listeners, threads and the
+    /// names of sites are those from the start.
+    ///
+    /// # Errors
+    /// See [`UpdateError`]. The threads serve on in any case.
+    pub fn update(&self, options: Options) -> Result<(), UpdateError> {
+        let mut current = self.current.lock().unwrap_or_else(PoisonError::into_inner);
+        let (before, changes) = &mut *current;
+        live::check_fixed(&before.options, &options)?;
+        let shared = Arc::new(live::shared(options, Some(before))?);
+        let owed = live::resize(&shared, before.options.connections_max);
+        *before = Arc::clone(&shared);
+        changes.tell(&shared, owed)
+    }
+
+    /// Whether [`Edge::update`] would take these options.
+    ///
+    /// # Errors
+    /// Why not.
+    pub fn check_update(&self, options: Options) -> Result<(), UpdateError> {
+        let current = self.current.lock().unwrap_or_else(PoisonError::into_inner);
+        live::check_fixed(&current.0.options, &options)?;
+        live::shared(options, Some(&current.0))?;
+        Ok(())
     }
 
     fn start_thread<D: Dispatcher>(
@@ -89,13 +127,15 @@ impl Edge {
         let metrics = Arc::new(Shard::new(self.options.sites.len()));
         self.shards.push(Arc::clone(&metrics));
         let (shared, stage) = (Arc::clone(shared), self.stage.subscribe());
+        let current = self.current.get_mut().unwrap_or_else(PoisonError::into_inner);
+        let changes = current.1.add();
         let (started, ready) = mpsc::sync_channel(1);
         let body = move || match runtime() {
             Ok(runtime) => {
                 let core = Core::new(shared, dispatcher, metrics);
                 // The receiver waits for exactly this.
                 let _ = started.send(Ok(()));
-                runtime.block_on(run(core, sockets, stage));
+                runtime.block_on(run(core, sockets, changes, stage));
             }
             Err(error) => {
                 let _ = started.send(Err(error));

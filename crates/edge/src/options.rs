@@ -51,9 +51,6 @@ impl SiteOptions {
 pub struct Options {
     /// Addresses to listen on; port 0 takes a free one.
     pub listen: Vec<SocketAddr>,
-    /// Whether other edges listen on the same addresses, which somebody took for them with
-    /// [`reserve`](crate::reserve). Otherwise an address that anybody uses is an error.
-    pub listen_shared: bool,
     /// Threads, each with a runtime and listening sockets of its own.
     pub threads: usize,
     /// The sites.
@@ -104,7 +101,6 @@ impl Default for Options {
     fn default() -> Self {
         Self {
             listen: vec![SocketAddr::from(([127, 0, 0, 1], 0))],
-            listen_shared: false,
             threads: 1,
             sites: Vec::new(),
             default_site: None,

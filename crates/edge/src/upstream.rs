@@ -21,7 +21,7 @@ use bytes::Bytes;
 use http::response::Parts;
 use http_body::SizeHint;
 use pool_model::NodeId;
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -201,14 +201,19 @@ pub(crate) struct PoolLimits {
 
 /// The idle connections of one thread.
 pub(crate) struct Pool {
-    limits: PoolLimits,
+    limits: Cell<PoolLimits>,
     /// By the number of the node.
     nodes: RefCell<Vec<Vec<Server>>>,
 }
 
 impl Pool {
     pub(crate) fn new(limits: PoolLimits) -> Self {
-        Self { limits, nodes: RefCell::default() }
+        Self { limits: Cell::new(limits), nodes: RefCell::default() }
+    }
+
+    /// Other limits from now on; connections that are there stay.
+    pub(crate) fn set_limits(&self, limits: PoolLimits) {
+        self.limits.set(limits);
     }
 
     /// The connection that was used last, if one is left.
@@ -243,19 +248,20 @@ impl Pool {
             servers.len() - 1
         });
         let idle = &mut servers[place].idle;
-        if idle.len() < self.limits.idle_max {
+        if idle.len() < self.limits.get().idle_max {
             idle.push(Idle { link: lease.link, since: Instant::now() });
         }
     }
 
     /// A new connection.
     pub(crate) async fn connect(&self, node: NodeId, address: SocketAddr) -> io::Result<Lease> {
+        let limits = self.limits.get();
         let connecting = TcpStream::connect(address);
-        let stream = tokio::time::timeout(self.limits.connect_time, connecting)
+        let stream = tokio::time::timeout(limits.connect_time, connecting)
             .await
             .map_err(|_| io::Error::new(io::ErrorKind::TimedOut, "no connection in time"))??;
         stream.set_nodelay(true)?;
-        let link = Link::open(stream, &self.limits).await?;
+        let link = Link::open(stream, &limits).await?;
         Ok(Lease { link, node, address, reused: false })
     }
 
@@ -266,7 +272,7 @@ impl Pool {
             ticks.tick().await;
             let now = Instant::now();
             for server in self.nodes.borrow_mut().iter_mut().flatten() {
-                let idle_time = self.limits.idle_time;
+                let idle_time = self.limits.get().idle_time;
                 server.idle.retain(|idle| {
                     now.duration_since(idle.since) < idle_time && idle.link.is_open()
                 });

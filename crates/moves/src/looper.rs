@@ -25,6 +25,7 @@ mod pool;
 mod run;
 mod status;
 mod stop_point;
+mod update;
 
 pub use commands::{Answer, Command, Commander, Gone};
 pub use host::{FirstDispatch, Host, NodeSeen, SiteSeen};
@@ -32,6 +33,7 @@ pub use memory::Memory;
 pub use pace::Pace;
 pub use run::{Looper, LooperHandle, LooperOptions, StartError};
 pub use status::{EdgeState, LoopStatus, MoveLine, NodeState, SiteState};
+pub use update::Update;
 
 use std::time::Duration;
 

@@ -1,6 +1,7 @@
 //! The shell around the core: waiting, time-outs, permits.
 
-use super::core::{Core, DispatchOptions, Grant, Outcome, Waiter};
+use super::core::{Core, DispatchOptions, Grant, Outcome, SiteRules, Waiter};
+use super::health::HealthOptions;
 use crate::face::{Dispatcher, Permit, Refusal, Verdict};
 use moves::looper::{FirstDispatch, Host, NodeSeen, SiteSeen, monotonic};
 use pool_model::{NodeId, SiteId};
@@ -55,6 +56,11 @@ impl Dispatch {
             draining: AtomicBool::new(false),
         };
         Self { shared: Arc::new(shared) }
+    }
+
+    /// Serves the same sites by other rules from the next request on.
+    pub fn update(&self, sites: &[SiteRules], health: HealthOptions) {
+        self.shared.lock().set_rules(sites, health);
     }
 
     /// The record of a node that is in use.

@@ -8,7 +8,7 @@ use shared_state::{NodeRecord, SiteRecord};
 use std::fmt;
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::Sender;
 use std::time::{Duration, Instant};
 
@@ -77,10 +77,31 @@ enum Record {
     Node(NodeRecord),
 }
 
+/// How long a lease lasts: the loop may change it.
+#[derive(Clone, Debug)]
+pub(super) struct SlotLease(Arc<AtomicU64>);
+
+impl SlotLease {
+    pub(super) fn new(lease: Duration) -> Self {
+        let shared = Self(Arc::default());
+        shared.set(lease);
+        shared
+    }
+
+    pub(super) fn set(&self, lease: Duration) {
+        let nanos = u64::try_from(lease.as_nanos()).unwrap_or(u64::MAX);
+        self.0.store(nanos, Ordering::Relaxed);
+    }
+
+    fn get(&self) -> Duration {
+        Duration::from_nanos(self.0.load(Ordering::Relaxed))
+    }
+}
+
 pub(super) struct Attacher {
     wanted: Vec<Wanted>,
     edge: EdgeId,
-    slot_lease: Duration,
+    slot_lease: SlotLease,
     found: Sender<Found>,
     busy: Arc<AtomicBool>,
     stop: Arc<AtomicBool>,
@@ -90,7 +111,7 @@ impl Attacher {
     pub(super) fn new(
         paths: impl IntoIterator<Item = (Target, PathBuf)>,
         edge: EdgeId,
-        slot_lease: Duration,
+        slot_lease: SlotLease,
         found: Sender<Found>,
         busy: Arc<AtomicBool>,
         stop: Arc<AtomicBool>,
@@ -112,7 +133,7 @@ impl Attacher {
         while !self.stop.load(Ordering::Relaxed) {
             let mut all_there = true;
             for wanted in &mut self.wanted {
-                for found in wanted.round(self.edge, self.slot_lease) {
+                for found in wanted.round(self.edge, self.slot_lease.get()) {
                     if self.found.send(found).is_err() {
                         return;
                     }

@@ -1,6 +1,6 @@
 //! The loop's thread.
 
-use super::attach::{Attacher, Found, Target};
+use super::attach::{Attacher, Found, SlotLease, Target};
 use super::commands::{Answer, Command, Commander, Inbox};
 use super::faults::Faults;
 use super::host::{FirstDispatch, Host};
@@ -80,12 +80,15 @@ pub struct LooperHandle {
 /// The loop.
 pub struct Looper<H> {
     host: H,
-    options: LooperOptions,
-    core: Core,
-    policy: Box<dyn Policy>,
-    pool: Pool,
-    memory: Memory,
-    pace: Pace,
+    pub(super) options: LooperOptions,
+    pub(super) core: Core,
+    pub(super) policy: Box<dyn Policy>,
+    pub(super) pool: Pool,
+    pub(super) memory: Memory,
+    pub(super) pace: Pace,
+    pub(super) slot_lease: SlotLease,
+    /// It decides nothing any more.
+    pub(super) retired: bool,
     lease: Lease,
     found: Receiver<Found>,
     inbox: Inbox,
@@ -114,7 +117,8 @@ impl<H: Host + 'static> Looper<H> {
         let (found_sender, found) = channel();
         let (asked_sender, asked) = channel();
         let (busy, stop) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicBool::new(false)));
-        let attacher = attacher(&options, found_sender, &busy, &stop);
+        let slot_lease = SlotLease::new(options.slot_lease);
+        let attacher = attacher(&options, slot_lease.clone(), found_sender, &busy, &stop);
         let attacher =
             std::thread::Builder::new().name("attach".into()).spawn(move || attacher.run())?;
         let (busy_here, stop_here) = (Arc::clone(&busy), Arc::clone(&stop));
@@ -122,6 +126,7 @@ impl<H: Host + 'static> Looper<H> {
             host.looker(std::thread::current());
             let mut looper = Self::new(host, policy, options, found, Inbox::new(asked));
             (looper.busy, looper.stop) = (busy_here, stop_here);
+            looper.slot_lease = slot_lease;
             looper.run();
         })?;
         let commander = Commander::new(asked_sender, looper.thread().clone());
@@ -148,6 +153,8 @@ impl<H: Host + 'static> Looper<H> {
             pool,
             memory: Memory { home: None, nodes: vec![None; usize::from(nodes)] },
             pace,
+            slot_lease: SlotLease::new(options.slot_lease),
+            retired: false,
             lease: Lease { incarnation: options.incarnation, beat: 0 },
             found,
             inbox,
@@ -279,7 +286,7 @@ impl<H: Host + 'static> Looper<H> {
             let every = self.pace.every(self.busy.load(Ordering::Relaxed));
             let row = EdgeRow {
                 lease: self.lease,
-                settings_hash: self.options.settings_hash,
+                settings_hash: self.told_hash(),
                 look_us: self.look_us,
                 look_every_us: u32::try_from(every.as_micros()).unwrap_or(u32::MAX),
                 pid: std::process::id(),
@@ -300,7 +307,7 @@ impl<H: Host + 'static> Looper<H> {
             return;
         }
         self.core.set_paused(None, self.paused);
-        let differ = self.pool.settings_differ;
+        let differ = self.pool.settings_differ || self.retired;
         let mode = if differ { Mode::Observe } else { self.options.core.mode };
         self.core.set_mode(mode);
         self.faults.looked(&self.pool.seen, look_time);
@@ -445,6 +452,8 @@ impl<H: Host + 'static> Looper<H> {
                     }
                     None => no_home(),
                 },
+                Command::Update(update) => self.update(*update),
+                Command::Retire => self.retire(),
                 Command::Pause { paused } => match &self.memory.home {
                     Some(home) => {
                         home.set_paused(paused);
@@ -525,6 +534,7 @@ impl Drop for LooperHandle {
 
 fn attacher(
     options: &LooperOptions,
+    slot_lease: SlotLease,
     found: std::sync::mpsc::Sender<Found>,
     busy: &Arc<AtomicBool>,
     stop: &Arc<AtomicBool>,
@@ -535,8 +545,7 @@ fn attacher(
     };
     let nodes = options.nodes.iter().enumerate().filter_map(node);
     let paths = std::iter::once((Target::Home, options.home.clone())).chain(nodes);
-    let (edge, lease) = (options.core.edge, options.slot_lease);
-    Attacher::new(paths, edge, lease, found, Arc::clone(busy), Arc::clone(stop))
+    Attacher::new(paths, options.core.edge, slot_lease, found, Arc::clone(busy), Arc::clone(stop))
 }
 
 fn input<'a>(pool: &'a Pool, policy: &'a dyn Policy, now: Duration, nonce: u32) -> Input<'a> {

@@ -1,0 +1,158 @@
+//! Options that change while the edge serves.
+//!
+//! Each thread has one [`Core`] at a time, under which it takes new connections and requests.
+//! A change puts another in its place, with the same connections to servers, the same counters and
+//! the same clients; whatever began under the old one ends under it. On the path of a request this
+//! costs a count that only its thread touches.
+
+use crate::core::{Core, Shared};
+use crate::face::Dispatcher;
+use crate::forward::Forwarder;
+use crate::hosts::SiteMap;
+use crate::options::{Options, OptionsError};
+use std::cell::RefCell;
+use std::rc::Rc;
+use std::sync::{Arc, mpsc};
+use std::time::Duration;
+use tokio::sync::Semaphore;
+use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender};
+
+/// How long a thread may take to use new options: it does so as soon as its tasks let it, within
+/// milliseconds, on a machine that does anything at all.
+const UPDATE_WITHIN: Duration = Duration::from_secs(5);
+
+/// Why an edge goes on with the options that it has.
+#[derive(Debug, thiserror::Error)]
+pub enum UpdateError {
+    /// A setting is wrong. Nothing has changed.
+    #[error(transparent)]
+    Options(#[from] OptionsError),
+    /// An edge has that from its start to its end. Nothing has changed.
+    #[error("`{0}` can't change while the edge serves: start another edge")]
+    Fixed(&'static str),
+    /// A thread does not answer.
+    #[error("a thread of the edge does not use the new options within {UPDATE_WITHIN:?}")]
+    Stuck,
+}
+
+/// What one thread serves under now.
+pub(crate) struct Live<D> {
+    core: RefCell<Rc<Core<D>>>,
+}
+
+impl<D: Dispatcher> Live<D> {
+    pub(crate) fn new(core: Rc<Core<D>>) -> Rc<Self> {
+        Rc::new(Self { core: RefCell::new(core) })
+    }
+
+    /// For whatever begins now.
+    pub(crate) fn core(&self) -> Rc<Core<D>> {
+        Rc::clone(&self.core.borrow())
+    }
+
+    /// Follows changes until the edge is gone.
+    pub(crate) async fn follow(self: Rc<Self>, mut changes: UnboundedReceiver<Change>) {
+        while let Some(change) = changes.recv().await {
+            if change.owed > 0 {
+                tokio::task::spawn_local(forget(change.shared.connections.clone(), change.owed));
+            }
+            let next = self.core().under(change.shared);
+            self.core.replace(next);
+            // Who waits may have lost patience.
+            let _ = change.done.send(());
+        }
+    }
+}
+
+/// Takes shares out of use as clients give them back.
+async fn forget(connections: Arc<Semaphore>, owed: u32) {
+    // It is never closed, see `Shared`.
+    if let Ok(shares) = connections.acquire_many(owed).await {
+        shares.forget();
+    }
+}
+
+/// New options on their way to a thread.
+pub(crate) struct Change {
+    shared: Arc<Shared>,
+    /// Shares of clients that this thread takes out of use.
+    owed: u32,
+    done: mpsc::Sender<()>,
+}
+
+/// The edge's end of it all.
+#[derive(Debug, Default)]
+pub(crate) struct Changes {
+    threads: Vec<UnboundedSender<Change>>,
+}
+
+impl Changes {
+    /// One more thread.
+    pub(crate) fn add(&mut self) -> UnboundedReceiver<Change> {
+        let (sender, receiver) = tokio::sync::mpsc::unbounded_channel();
+        self.threads.push(sender);
+        receiver
+    }
+
+    /// Tells all threads, and waits until they serve new requests under it. `owed`: clients that
+    /// must leave before another is let in.
+    pub(crate) fn tell(&self, shared: &Arc<Shared>, owed: u32) -> Result<(), UpdateError> {
+        let (done, told) = mpsc::channel();
+        for (place, thread) in self.threads.iter().enumerate() {
+            let owed = if place == 0 { owed } else { 0 };
+            let change = Change { shared: Arc::clone(shared), owed, done: done.clone() };
+            // A thread that has ended serves nobody.
+            let _ = thread.send(change);
+        }
+        drop(done);
+        loop {
+            match told.recv_timeout(UPDATE_WITHIN) {
+                Ok(()) => {}
+                Err(mpsc::RecvTimeoutError::Disconnected) => return Ok(()),
+                Err(mpsc::RecvTimeoutError::Timeout) => return Err(UpdateError::Stuck),
+            }
+        }
+    }
+}
+
+/// Options as the threads use them; `before` are those that the edge has.
+pub(crate) fn shared(options: Options, before: Option<&Shared>) -> Result<Shared, OptionsError> {
+    options.check()?;
+    let connections = before.map_or_else(
+        || Arc::new(Semaphore::new(options.connections_max)),
+        |before| Arc::clone(&before.connections),
+    );
+    Ok(Shared {
+        sites: SiteMap::new(&options.sites, options.default_site)?,
+        forwarder: Forwarder::new(options.forwarded, &options.via_name),
+        connections,
+        options,
+    })
+}
+
+/// What can't change: what sockets and counters are made for.
+pub(crate) fn check_fixed(before: &Options, after: &Options) -> Result<(), UpdateError> {
+    let named = |options: &Options| -> Vec<_> {
+        options.sites.iter().map(|site| (site.id, site.name.clone())).collect()
+    };
+    let fixed = [
+        ("listen", before.listen == after.listen),
+        ("threads", before.threads == after.threads),
+        ("sites", named(before) == named(after)),
+    ];
+    match fixed.iter().find(|(_, same)| !same) {
+        Some((name, _)) => Err(UpdateError::Fixed(name)),
+        None => Ok(()),
+    }
+}
+
+/// Lets more clients in, or fewer: those that are connected stay. How many must leave before the
+/// next one is let in.
+pub(crate) fn resize(shared: &Shared, before_max: usize) -> u32 {
+    let after_max = shared.options.connections_max;
+    shared.connections.add_permits(after_max.saturating_sub(before_max));
+    let surplus = before_max.saturating_sub(after_max);
+    let owed = surplus - shared.connections.forget_permits(surplus);
+    // The options keep it far below.
+    u32::try_from(owed).unwrap_or(u32::MAX)
+}
