@@ -29,6 +29,8 @@ pub(crate) enum Command {
     /// Moves as fast as they go under 64 connections; square waves; the cost of an idle pool;
     /// about 4 minutes
     Churn(FigureArguments),
+    /// 1,000 reloads and 20 upgrades under 64 connections; about 2 minutes
+    Reloads(FigureArguments),
     /// All of them, one after the other
     All(FigureArguments),
     /// Whether a pool starts, serves, moves and stops here: what the tests ask
@@ -69,7 +71,7 @@ mod tests {
     fn clap_finds_no_contradiction_and_the_figures_are_listed() {
         Cli::command().debug_assert();
         let help = Cli::command().render_help().to_string();
-        for figure in ["burst", "sensitivity", "churn", "all"] {
+        for figure in ["burst", "sensitivity", "churn", "reloads", "all"] {
             assert!(help.contains(&format!("\n  {figure}")), "{help}");
         }
     }

@@ -4,6 +4,7 @@
 //! cargo run --release -p bench -- burst        # bursts: rigid, reconf, over-provisioned
 //! cargo run --release -p bench -- sensitivity  # the same over look and hold
 //! cargo run --release -p bench -- churn        # moves as fast as they go, and none when idle
+//! cargo run --release -p bench -- reloads      # settings and program change, no request is lost
 //! ```
 //!
 //! Each command: settings -> rigs ([`polder::rig`]) -> load -> measures -> table, JSON, SVG. The
@@ -16,6 +17,7 @@ mod interrupt;
 mod machine;
 mod output;
 mod progress;
+mod reloads;
 mod sensitivity;
 mod smoke;
 mod waits;
@@ -48,10 +50,12 @@ fn run(command: &Command) -> anyhow::Result<()> {
             sensitivity::run(&output("sensitivity", arguments)?, &cancel)
         }
         Command::Churn(arguments) => churn::run(&output("churn", arguments)?, &cancel),
+        Command::Reloads(arguments) => reloads::run(&output("reloads", arguments)?, &cancel),
         Command::All(arguments) => {
             burst::run(&output("burst", arguments)?, &cancel)?;
             sensitivity::run(&output("sensitivity", arguments)?, &cancel)?;
-            churn::run(&output("churn", arguments)?, &cancel)
+            churn::run(&output("churn", arguments)?, &cancel)?;
+            reloads::run(&output("reloads", arguments)?, &cancel)
         }
         Command::Smoke(arguments) => smoke::run(*arguments, &cancel),
     }

@@ -6,6 +6,7 @@ use crate::cli::{Cli, Colour, exit};
 use crate::commands::{self, CommandError};
 use crate::logging;
 use crate::pool::child::{self, ChildArguments};
+use crate::pool::up;
 use crate::settings::SettingsError;
 use crate::terminal::{Paint, Style};
 use clap::{Args, Parser, Subcommand};
@@ -28,10 +29,19 @@ struct Hidden {
 enum Role {
     EdgeProcess(Child),
     AgentProcess(Child),
+    ParentProcess(Resumed),
 }
 
 /// The names of [`Role`]s.
-const ROLES: [&str; 2] = [child::EDGE_PROCESS, child::AGENT_PROCESS];
+const ROLES: [&str; 3] = [child::EDGE_PROCESS, child::AGENT_PROCESS, child::PARENT_PROCESS];
+
+/// A program that takes the place of a pool's parent: the state is its standard input.
+#[derive(Debug, Args)]
+struct Resumed {
+    /// Only say whether it could.
+    #[arg(long)]
+    trial: bool,
+}
 
 #[derive(Debug, Args)]
 struct Child {
@@ -41,18 +51,20 @@ struct Child {
     folder: PathBuf,
     #[arg(long)]
     index: u16,
+    #[arg(long, default_value_t = 0)]
+    slot: u8,
+    #[arg(long = "version-of-settings", default_value_t = 0)]
+    version: u32,
     #[arg(long)]
     parent: u32,
-    #[arg(long = "set")]
-    overrides: Vec<String>,
     #[arg(long)]
     adopt: bool,
 }
 
 impl Child {
     fn arguments(self) -> ChildArguments {
-        let Self { file, folder, index, parent, overrides, adopt } = self;
-        ChildArguments { file, overrides, folder, index, parent, adopt }
+        let Self { file, folder, index, slot, version, parent, adopt } = self;
+        ChildArguments { file, folder, index, slot, version, parent, adopt }
     }
 }
 
@@ -70,6 +82,7 @@ pub fn hidden(arguments: &[OsString]) -> Option<ExitCode> {
     let outcome = match hidden.role {
         Role::EdgeProcess(child) => child::edge(&child.arguments()),
         Role::AgentProcess(child) => child::agent(&child.arguments()),
+        Role::ParentProcess(resumed) => up::resume(resumed.trial),
     };
     let Err(error) = outcome else { return Some(ExitCode::from(exit::OK)) };
     eprintln!("{} {error:#}", style.paint(Paint::Red, "error:"));

@@ -25,7 +25,6 @@ struct Shared {
     options: DispatchOptions,
     looker: OnceLock<Thread>,
     looker_sleeps: AtomicBool,
-    draining: AtomicBool,
 }
 
 /// The sending half of somebody's wait.
@@ -53,7 +52,6 @@ impl Dispatch {
             options,
             looker: OnceLock::new(),
             looker_sleeps: AtomicBool::new(false),
-            draining: AtomicBool::new(false),
         };
         Self { shared: Arc::new(shared) }
     }
@@ -73,11 +71,6 @@ impl Dispatch {
     #[must_use]
     pub fn totals(&self) -> (usize, u64) {
         self.shared.lock().totals()
-    }
-
-    /// From now on no request is let in; those that wait go on.
-    pub fn drain(&self) {
-        self.shared.draining.store(true, Ordering::SeqCst);
     }
 }
 
@@ -157,9 +150,6 @@ impl Dispatcher for Dispatch {
     type Permit = NodePermit;
 
     async fn acquire(&self, site: SiteId, avoid: &[NodeId]) -> Result<NodePermit, Refusal> {
-        if self.shared.draining.load(Ordering::SeqCst) {
-            return Err(Refusal::Draining);
-        }
         let mut receiver = None;
         let outcome = {
             let mut core = self.shared.lock();

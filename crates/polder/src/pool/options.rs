@@ -1,7 +1,7 @@
 //! Settings become the plain options of each crate.
 
 use super::descriptors::clients_max;
-use crate::settings::{Check, Forwarded, Mode, PolicyName, Servers, Settings, Site, Start};
+use crate::settings::{Check, Edge, Forwarded, Mode, PolicyName, Servers, Settings, Site, Start};
 use edge::dispatch::{DispatchOptions, HealthOptions, SiteRules};
 use edge::{ForwardedTrust, SiteOptions};
 use moves::Timing;
@@ -12,9 +12,9 @@ use shared_state::words::{Assign, Epoch};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-/// The version of the settings that the shared words carry. It grows when settings change under a
-/// running pool; a pool starts with its first.
-const SETTINGS_VERSION: u32 = 1;
+/// The version of the settings that the shared words carry when a pool starts. It grows whenever
+/// settings change that moves depend on.
+pub(super) const SETTINGS_VERSION_MIN: u32 = 1;
 
 /// Where the home's region is served.
 pub(super) fn home_socket(folder: &Path) -> PathBuf {
@@ -63,11 +63,16 @@ pub(super) fn policy(settings: &Settings) -> Result<Box<dyn Policy>, ThresholdsE
     })
 }
 
-/// The data plane of one edge.
-pub(super) fn edge(settings: &Settings, id: EdgeId) -> Result<edge::Options, IdOutOfRange> {
+/// Threads of an edge that carry requests.
+pub(super) fn threads(edge: &Edge) -> usize {
+    let cores = || std::thread::available_parallelism().map_or(1, usize::from);
+    edge.threads.map_or_else(cores, usize::from)
+}
+
+/// The data plane of the edge at a place of the settings.
+pub(super) fn edge(settings: &Settings, place: usize) -> Result<edge::Options, IdOutOfRange> {
     let http = &settings.http;
-    let own = &settings.edges[id.index()];
-    let cores = std::thread::available_parallelism().map_or(1, usize::from);
+    let own = &settings.edges[place];
     let mut sites = Vec::new();
     for (index, site) in settings.sites.iter().enumerate() {
         let (id, name) = (site_id(index)?, site.name.clone());
@@ -75,11 +80,9 @@ pub(super) fn edge(settings: &Settings, id: EdgeId) -> Result<edge::Options, IdO
         sites.push(SiteOptions { id, name, hosts, body_bytes_max: http.body_bytes_max });
     }
     let default_site = http.default_site.as_deref();
-    let threads = own.threads.map_or(cores, usize::from);
+    let threads = threads(own);
     Ok(edge::Options {
         listen: own.listen.clone(),
-        // The parent reserves whatever has a port.
-        listen_shared: own.listen.iter().all(|address| address.port() != 0),
         threads,
         sites,
         default_site: default_site.and_then(|name| settings.site(name)).map(|(id, _)| id),
@@ -132,7 +135,7 @@ pub(super) fn dispatch(
 /// The look loop of one edge.
 pub(super) fn looper(
     settings: &Settings,
-    hash: u64,
+    (hash, version): (u64, u32),
     edge: EdgeId,
     incarnation: u32,
     folder: &Path,
@@ -150,7 +153,7 @@ pub(super) fn looper(
             timing,
             guarantees: settings.sites.iter().map(|site| site.guarantee).collect(),
             nodes: u16::try_from(settings.nodes.len()).unwrap_or(u16::MAX),
-            settings_version: SETTINGS_VERSION,
+            settings_version: version,
             mode: match pool.mode {
                 Mode::Move => moves::Mode::Move,
                 Mode::Observe => moves::Mode::Observe,

@@ -4,8 +4,10 @@
 //! of the tables, `check` looks across them. Each finding knows its place; reading goes on after
 //! it, so that one run of `polder check` shows all.
 
+mod change;
 mod check;
 mod command;
+mod difference;
 mod hash;
 mod model;
 mod names;
@@ -18,6 +20,8 @@ mod show;
 mod source;
 mod tables;
 
+pub use change::{Change, apply, arranged, changes, concerns_agent};
+pub use difference::differences;
 pub use hash::SettingsHash;
 pub use model::{
     Check, Edge, Forwarded, Health, Http, Mode, Node, PolicyName, Pool, Servers, Settings, Site,

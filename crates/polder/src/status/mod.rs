@@ -5,8 +5,8 @@ mod report;
 
 pub use render::{moves_table, status_text};
 pub use report::{
-    EdgeStatus, MoveRecord, NodeState, NodeStatus, PoolStatus, REPORT_VERSION, SiteStatus,
-    StatusReport, Warning,
+    ChangeStatus, EdgeStatus, MoveRecord, NodeState, NodeStatus, PoolStatus, REPORT_VERSION,
+    SiteStatus, StatusReport, Warning,
 };
 
 /// A small pool for tests.
