@@ -1,6 +1,6 @@
 //! The command line.
 
-use clap::{Args, Parser, Subcommand};
+use clap::{Args, Parser, Subcommand, ValueEnum};
 use std::path::PathBuf;
 
 /// The figures of the papers, measured on this machine.
@@ -23,7 +23,7 @@ pub(crate) struct Cli {
 pub(crate) enum Command {
     /// Bursts of 512 to 16K requests to one site after the other: rigid, reconf and
     /// over-provisioned pools side by side (figures 7 to 9 of the paper); about 8 minutes
-    Burst(FigureArguments),
+    Burst(BurstArguments),
     /// Throughput and moves over `look_every_ms` and `hold_ms`; about 4 minutes
     Sensitivity(FigureArguments),
     /// Moves as fast as they go under 64 connections; square waves; the cost of an idle pool;
@@ -38,12 +38,38 @@ pub(crate) enum Command {
     Smoke(SmokeArguments),
 }
 
+/// Arguments of `burst`.
+#[derive(Clone, Debug, Args)]
+pub(crate) struct BurstArguments {
+    /// As of every figure.
+    #[command(flatten)]
+    pub(crate) figure: FigureArguments,
+
+    /// What serves on the nodes
+    #[arg(long, value_enum, default_value_t = Apps::Stub)]
+    pub(crate) apps: Apps,
+}
+
+/// What serves on the nodes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Apps {
+    /// Stand-ins with an exact capacity
+    Stub,
+    /// Apache httpd, a fifth of a core for each node; rigid and reconf, scenario B (needs
+    /// apache2-bin, and the right to make control groups); about 4 minutes
+    Apache,
+}
+
 /// Arguments of `smoke`.
 #[derive(Clone, Copy, Debug, Args)]
 pub(crate) struct SmokeArguments {
     /// How long load runs
     #[arg(long, default_value_t = 1)]
     pub(crate) seconds: u32,
+
+    /// What serves on the nodes
+    #[arg(long, value_enum, default_value_t = Apps::Stub)]
+    pub(crate) apps: Apps,
 }
 
 /// Arguments of every figure.

@@ -2,6 +2,7 @@
 //!
 //! ```text
 //! cargo run --release -p bench -- burst        # bursts: rigid, reconf, over-provisioned
+//! cargo run --release -p bench -- burst --apps apache  # the same with real servers
 //! cargo run --release -p bench -- sensitivity  # the same over look and hold
 //! cargo run --release -p bench -- churn        # moves as fast as they go, and none when idle
 //! cargo run --release -p bench -- reloads      # settings and program change, no request is lost
@@ -23,7 +24,7 @@ mod smoke;
 mod waits;
 
 use clap::Parser;
-use cli::{Cli, Command, FigureArguments};
+use cli::{Apps, Cli, Command, FigureArguments};
 use output::Output;
 use std::process::ExitCode;
 
@@ -45,14 +46,20 @@ fn main() -> ExitCode {
 fn run(command: &Command) -> anyhow::Result<()> {
     let cancel = interrupt::watch()?;
     match command {
-        Command::Burst(arguments) => burst::run(&output("burst", arguments)?, &cancel),
+        Command::Burst(arguments) => {
+            let figure = match arguments.apps {
+                Apps::Stub => "burst",
+                Apps::Apache => "burst-apache",
+            };
+            burst::run(&output(figure, &arguments.figure)?, arguments.apps, &cancel)
+        }
         Command::Sensitivity(arguments) => {
             sensitivity::run(&output("sensitivity", arguments)?, &cancel)
         }
         Command::Churn(arguments) => churn::run(&output("churn", arguments)?, &cancel),
         Command::Reloads(arguments) => reloads::run(&output("reloads", arguments)?, &cancel),
         Command::All(arguments) => {
-            burst::run(&output("burst", arguments)?, &cancel)?;
+            burst::run(&output("burst", arguments)?, Apps::Stub, &cancel)?;
             sensitivity::run(&output("sensitivity", arguments)?, &cancel)?;
             churn::run(&output("churn", arguments)?, &cancel)?;
             reloads::run(&output("reloads", arguments)?, &cancel)

@@ -123,6 +123,45 @@ fn a_killed_figure_leaves_no_process_and_the_next_one_removes_its_folder() {
 }
 
 #[test]
+fn a_pool_of_limited_apache_nodes_serves_and_moves_and_a_killed_one_leaves_nothing_for_long() {
+    let smoke = |seconds: &str| {
+        let mut command = Command::new(BENCH);
+        command.args(["smoke", "--apps", "apache", "--seconds", seconds]).stdin(Stdio::null());
+        command
+    };
+    // This one is killed while it serves.
+    let piped = smoke("600").stdout(Stdio::piped()).stderr(Stdio::piped()).spawn();
+    let mut killed = piped.unwrap();
+    let mut line = String::new();
+    BufReader::new(killed.stdout.take().unwrap()).read_line(&mut line).unwrap();
+    if line.is_empty() {
+        let output = killed.wait_with_output().unwrap();
+        let log = String::from_utf8_lossy(&output.stderr).into_owned();
+        let is_lack =
+            ["no CPU quota can be given", "was not found"].iter().any(|w| log.contains(w));
+        assert!(is_lack, "{log}");
+        eprintln!("skipped: {log}");
+        return;
+    }
+    let number = killed.id();
+    killed.kill().unwrap();
+    killed.wait().unwrap();
+    let output = smoke("1").output().unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let result = result(&output.stdout);
+    assert_eq!(result["failed_requests"], 0, "{result}");
+    assert!(result["requests"].as_u64().unwrap() > 100, "{result}");
+    assert!(result["moves"].as_u64().unwrap() > 0, "{result}");
+    // The next run has removed what the killed one left, groups and folders.
+    let left = format!("polder-lab-{number}-");
+    for place in ["/sys/fs/cgroup/cpu", "/sys/fs/cgroup", "/tmp"] {
+        let entries = std::fs::read_dir(place).into_iter().flatten().flatten();
+        let mut names = entries.map(|entry| entry.file_name().to_string_lossy().into_owned());
+        assert!(!names.any(|name| name.starts_with(&left)), "{place}");
+    }
+}
+
+#[test]
 fn the_help_names_the_figures_and_hides_the_rest() {
     let output = Command::new(BENCH).arg("--help").output().unwrap();
     let help = String::from_utf8(output.stdout).unwrap();

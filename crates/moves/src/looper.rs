@@ -17,18 +17,23 @@
 
 mod attach;
 mod commands;
+mod dial;
+mod far;
 mod faults;
 mod host;
+mod line;
 mod memory;
 mod pace;
 mod pool;
+mod reach;
 mod run;
 mod status;
 mod stop_point;
 mod update;
 
 pub use commands::{Answer, Command, Commander, Gone};
-pub use host::{FirstDispatch, Host, NodeSeen, SiteSeen};
+pub use host::{FirstDispatch, Host, Link, NodeSeen, SiteSeen};
+pub use line::{Dial, Line, Place};
 pub use memory::Memory;
 pub use pace::Pace;
 pub use run::{Looper, LooperHandle, LooperOptions, StartError};

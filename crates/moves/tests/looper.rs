@@ -2,39 +2,29 @@
 
 #![allow(clippy::unwrap_used)]
 
+mod support;
+
 use moves::looper::{
-    Answer, Command, Commander, FirstDispatch, Host, LoopStatus, Looper, LooperHandle,
-    LooperOptions, NodeSeen, SiteSeen, Update, monotonic,
+    Answer, Command, Commander, Looper, LooperHandle, LooperOptions, Place, Update,
 };
 use moves::{Ending, Mode, Options, Timing};
 use policy::{Policy, Reconf, Rigid};
-use pool_model::{EdgeId, Guarantee, NodeId, SiteId};
+use pool_model::{EdgeId, Guarantee, SiteId};
 use remote_memory::shm::{OwnedRegion, RegionServer};
-use shared_state::slot::{NodeSlot, SlotTaken};
 use shared_state::words::{Assign, Epoch, Lease, Phase, Server};
 use shared_state::{
-    EdgeDemand, NODE_REGION_BYTES, NodeHeader, NodeRecord, SiteHeader, SiteRecord,
-    site_region_bytes,
+    NODE_REGION_BYTES, NodeHeader, NodeRecord, SiteHeader, SiteRecord, site_region_bytes,
 };
 use std::net::Ipv4Addr;
 use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex};
-use std::thread::Thread;
-use std::time::{Duration, Instant};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+use support::{PATIENCE, Pretend, node, site, status, wait_for};
 use tempfile::TempDir;
 
 const SITES: u16 = 2;
-const PATIENCE: Duration = Duration::from_secs(20);
-
-fn site(number: u16) -> SiteId {
-    SiteId::new(number).unwrap()
-}
-
-fn node(number: u16) -> NodeId {
-    NodeId::new(number).unwrap()
-}
 
 /// The home and the agents, in this process.
 struct Lab {
@@ -97,8 +87,9 @@ impl Lab {
             idle_look_every: Duration::from_millis(50),
             slot_lease: Duration::from_millis(500),
             node_dead: Duration::from_millis(500),
-            home: self.folder.path().join("home"),
-            nodes: (0..nodes).map(|number| self.path(number)).collect(),
+            remote_deadline: Duration::from_millis(50),
+            home: Place::Here(self.folder.path().join("home")),
+            nodes: (0..nodes).map(|number| Place::Here(self.path(number))).collect(),
         }
     }
 
@@ -111,66 +102,6 @@ impl Lab {
     }
 }
 
-/// Says that it has what the test wants; keeps what it was told.
-#[derive(Clone, Default)]
-struct Pretend {
-    queued: Arc<[AtomicU64; 2]>,
-    looker: Arc<Mutex<Option<Thread>>>,
-    slots: Arc<Mutex<Vec<NodeSlot>>>,
-    edge: u8,
-    moved: Arc<Mutex<Vec<NodeId>>>,
-    first: Vec<FirstDispatch>,
-}
-
-impl Pretend {
-    fn queue(&self, at: u16, queued: u64) {
-        self.queued[site(at).index()].store(queued, Ordering::SeqCst);
-        if let Some(looker) = &*self.looker.lock().unwrap() {
-            looker.unpark();
-        }
-    }
-}
-
-impl Host for Pretend {
-    fn looker(&mut self, thread: Thread) {
-        *self.looker.lock().unwrap() = Some(thread);
-    }
-
-    fn sleeps(&mut self, _sleeps: bool) {}
-
-    fn is_busy(&mut self) -> bool {
-        self.queued.iter().any(|queued| queued.load(Ordering::SeqCst) > 0)
-    }
-
-    fn demand(&mut self, out: &mut Vec<EdgeDemand>) {
-        out.clear();
-        out.extend(self.queued.iter().map(|queued| EdgeDemand {
-            queued: queued.load(Ordering::SeqCst) as u32,
-            in_flight: 0,
-        }));
-    }
-
-    fn attached(&mut self, record: NodeRecord, expected: u64) -> Result<(), SlotTaken> {
-        let lease = Lease { incarnation: u32::from(self.edge) + 1, beat: 0 };
-        let edge = EdgeId::new(self.edge).unwrap();
-        self.slots.lock().unwrap().push(NodeSlot::take(record, edge, expected, lease)?);
-        Ok(())
-    }
-
-    fn looked(&mut self, _nodes: &[Option<NodeSeen>], _sites: &[SiteSeen]) {
-        self.slots.lock().unwrap().iter_mut().for_each(NodeSlot::beat);
-    }
-
-    fn moved(&mut self, node: NodeId, assign: Assign) {
-        self.moved.lock().unwrap().push(node);
-        self.first.push(FirstDispatch { node, version: assign.version, at: monotonic() });
-    }
-
-    fn first_dispatches(&mut self) -> Vec<FirstDispatch> {
-        std::mem::take(&mut self.first)
-    }
-}
-
 fn start(lab: &Lab, edge: u8, mode: Mode, policy: Box<dyn Policy>) -> (LooperHandle, Pretend) {
     let host = Pretend { edge, ..Pretend::default() };
     let handle = Looper::start(host.clone(), policy, lab.options(edge, mode)).unwrap();
@@ -179,21 +110,6 @@ fn start(lab: &Lab, edge: u8, mode: Mode, policy: Box<dyn Policy>) -> (LooperHan
 
 fn reconf() -> Box<dyn Policy> {
     Box::new(Reconf::default())
-}
-
-fn wait_for(what: &str, mut is: impl FnMut() -> bool) {
-    let start = Instant::now();
-    while !is() {
-        assert!(start.elapsed() < PATIENCE, "waited in vain for {what}");
-        std::thread::sleep(Duration::from_millis(1));
-    }
-}
-
-fn status(commander: &Commander) -> LoopStatus {
-    match commander.ask(Command::Status { moves_from: 0 }, PATIENCE).unwrap() {
-        Answer::Status(status) => *status,
-        other => panic!("{other:?}"),
-    }
 }
 
 fn attached(commander: &Commander, lab: &Lab) {

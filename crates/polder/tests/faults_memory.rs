@@ -281,6 +281,11 @@ fn a_broken_site_record_stops_moves_and_nothing_else() {
     let named = "the site record: region home is no site record";
     let is_told = || pool.status().warnings.iter().any(|w| w.to_string().contains(named));
     eventually("the status says so", is_told);
+    // The status has it from the first edge that saw it; what the others had begun may end.
+    eventually("both edges say so", || {
+        pool.log().matches("region home is no site record").count() >= 2
+    });
+    watch_for(Duration::from_millis(100));
     let from = Instant::now();
     load.wait_served(200);
     watch_for(Duration::from_millis(500));

@@ -14,6 +14,7 @@ use crate::remote::{
     Atomics, Capabilities, Completion, ConnectionState, Op, OpError, OpResult, OpenError, Remote,
     SubmitError, Ticket,
 };
+use crate::wake::Wake;
 
 /// Nothing here is bounded by hardware; the limits only keep the queue finite.
 const CAPABILITIES: Capabilities = Capabilities {
@@ -21,6 +22,7 @@ const CAPABILITIES: Capabilities = Capabilities {
     atomics: Atomics::AgreeWithOwner,
     needs_owner_cpu: false,
     lands_late: false,
+    adds_wake: true,
     batch_ops_max: 1024,
     outstanding_ops_max: 4096,
     outstanding_fetches_max: 4096,
@@ -99,6 +101,13 @@ impl Remote for Inline {
     fn reconnect(&mut self) {}
 }
 
+/// After an addition: wakes who sleeps on the word.
+pub(crate) fn wake_sleepers(region: &dyn Mapped, offset_bytes: u64) {
+    // The word was found to be there. Sleepers that are not woken find the change at their
+    // time-out.
+    let _ = region.wake((offset_bytes / WORD_BYTES) as usize, u32::MAX);
+}
+
 fn execute(region: &dyn Mapped, op: &Op) -> Result<OpResult, OpError> {
     match op {
         Op::Read { offset_bytes, length_words } => {
@@ -118,7 +127,9 @@ fn execute(region: &dyn Mapped, op: &Op) -> Result<OpResult, OpError> {
             Ok(OpResult::Swapped { found })
         }
         Op::FetchAndAdd { offset_bytes, addend } => {
-            Ok(OpResult::Added { found: region.fetch_and_add(*offset_bytes, *addend)? })
+            let found = region.fetch_and_add(*offset_bytes, *addend)?;
+            wake_sleepers(region, *offset_bytes);
+            Ok(OpResult::Added { found })
         }
     }
 }

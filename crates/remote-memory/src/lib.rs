@@ -10,7 +10,7 @@
 //! - [`Remote`]: the region is elsewhere. Batches, deadlines, and [`Capabilities`] as data. Its
 //!   transports are [`tcp`], a small service in the owner, [`faulty`], which goes wrong on purpose
 //!   in virtual time, and [`Inline`], which brings mapped regions under this face. The one over
-//!   verbs comes later.
+//!   verbs comes later. A [`Mirror`] is a copy that is read as a mapped region is.
 //!
 //! `tests/conformance` is one suite that every transport passes.
 //!
@@ -25,6 +25,7 @@ pub mod faulty;
 pub mod frame;
 mod inline;
 mod mapped;
+mod mirror;
 mod region;
 mod remote;
 pub mod shm;
@@ -35,6 +36,7 @@ mod wake;
 pub use batch::OPEN_REGIONS_MAX;
 pub use inline::Inline;
 pub use mapped::{AccessError, Mapped, check_access};
+pub use mirror::Mirror;
 pub use region::{
     Access, AtomicPath, Incarnation, LABEL_BYTES_MAX, MAX_REGION_BYTES, RegionDescriptor,
     RemoteKey, WORD_BYTES, label_is_valid, length_is_valid,

@@ -48,6 +48,8 @@ pub struct Capabilities {
     pub needs_owner_cpu: bool,
     /// True if an operation can take effect after its deadline was reported.
     pub lands_late: bool,
+    /// True if a fetch-and-add also wakes who sleeps on its word ([`crate::Wake`]).
+    pub adds_wake: bool,
     /// Most operations in one batch.
     pub batch_ops_max: usize,
     /// Most operations that were submitted and whose completions were not yet polled: the depth

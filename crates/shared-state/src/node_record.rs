@@ -8,6 +8,7 @@ use crate::{EDGES_MAX, LINE_WORDS, SITES_MAX};
 use pool_model::{EdgeId, NodeId, SiteId};
 use remote_memory::Mapped;
 use std::fmt;
+use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -344,8 +345,34 @@ impl NodeRecord {
     /// The words of one edge's slot.
     #[must_use]
     pub fn slot(&self, edge: EdgeId) -> &[AtomicU64] {
-        let start = SLOTS + edge.index() * LINE_WORDS;
-        &self.region.words()[start..start + LINE_WORDS]
+        &self.region.words()[Self::slot_range(edge)]
+    }
+
+    /// Where these words lie, by their index. Only that edge writes them.
+    #[must_use]
+    pub const fn slot_range(edge: EdgeId) -> Range<usize> {
+        let start = SLOTS + edge.get() as usize * LINE_WORDS;
+        start..start + LINE_WORDS
+    }
+
+    /// What an edge reads of a record elsewhere in each look, by the words' index, in rising
+    /// order: all but the slots of edges above `edge`, and the servers of sites above `sites`.
+    #[must_use]
+    pub fn watched(edge: EdgeId, sites: usize) -> [Range<usize>; 2] {
+        [0..Self::slot_range(edge).end, SERVERS..SERVERS + sites.min(SITES_MAX) + 1]
+    }
+
+    /// The words that belong together, the first of which is their seqlock: a copy of them holds
+    /// if the seqlock, read again after them, is even and still the same.
+    #[must_use]
+    pub const fn checked_range() -> Range<usize> {
+        STATUS..STATUS + LINE_WORDS
+    }
+
+    /// Where [`NodeRecord::edges`] lies, by its index.
+    #[must_use]
+    pub const fn edges_index() -> usize {
+        EDGES
     }
 
     /// The edges whose slots count: an edge enters itself before it sends its first request, and

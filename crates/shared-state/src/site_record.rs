@@ -6,6 +6,7 @@ use crate::{EDGES_MAX, LINE_WORDS, NODES_MAX, SITES_MAX};
 use pool_model::{EdgeId, NodeId, SiteId};
 use remote_memory::Mapped;
 use std::fmt;
+use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -78,6 +79,12 @@ impl EdgeDemand {
     #[must_use]
     pub fn total(self) -> u64 {
         u64::from(self.queued) + u64::from(self.in_flight)
+    }
+
+    /// Whether requests wait and none is in flight.
+    #[must_use]
+    pub fn is_starving(self) -> bool {
+        self.queued > 0 && self.in_flight == 0
     }
 }
 
@@ -215,9 +222,7 @@ impl SiteRecord {
 
     /// Takes the node out of service, or back into it.
     pub fn set_cordoned(&self, node: NodeId, cordoned: bool) {
-        let place = node.index();
-        let word = self.word(CORDON + place / 64);
-        let bit = 1 << (place % 64);
+        let (word, bit) = self.cordon_bit(node);
         if cordoned {
             word.fetch_or(bit, Ordering::AcqRel);
         } else {
@@ -225,8 +230,37 @@ impl SiteRecord {
         }
     }
 
+    /// The word and the bit that say that a node is out of service.
+    #[must_use]
+    pub fn cordon_bit(&self, node: NodeId) -> (&AtomicU64, u64) {
+        let place = node.index();
+        (self.word(CORDON + place / 64), 1 << (place % 64))
+    }
+
+    /// The word and the bit that say that all moves are paused.
+    #[must_use]
+    pub fn paused_bit(&self) -> (&AtomicU64, u64) {
+        (self.word(CONTROL), PAUSED)
+    }
+
     fn row(&self, edge: EdgeId) -> usize {
-        SITE_WORDS + self.sites * LINE_WORDS + edge.index() * row_words(self.sites)
+        Self::row_range(self.sites, edge).start
+    }
+
+    /// Where the row of an edge lies in a record of so many sites, by its words' index. Only that
+    /// edge writes it.
+    #[must_use]
+    pub const fn row_range(sites: usize, edge: EdgeId) -> Range<usize> {
+        let start = SITE_WORDS + sites * LINE_WORDS + edge.get() as usize * row_words(sites);
+        start..start + row_words(sites)
+    }
+
+    /// What an edge reads of a record elsewhere in each look, by the words' index, in rising
+    /// order: all but what is said of nodes above `nodes`, and the rows of edges above `edge`.
+    #[must_use]
+    pub fn watched(sites: usize, nodes: usize, edge: EdgeId) -> [Range<usize>; 2] {
+        let said = CORDON + nodes.div_ceil(64).min(CORDON_WORDS);
+        [0..said, SITE_WORDS..Self::row_range(sites, edge).end]
     }
 
     /// The edge's lease on its row: taken by compare-and-swap, then beaten by plain stores.

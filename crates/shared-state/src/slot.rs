@@ -258,6 +258,32 @@ pub fn server_load(record: &NodeRecord, site: Option<SiteId>, live: LiveEdges) -
         .fold(0, u32::saturating_add)
 }
 
+/// What all live edges together may have at the server of `site`, as far as this one takes part,
+/// where the record is a copy that is brought up to date once a look: what they had at the look,
+/// and this edge's part of the room that was left, in equal parts and rounded up. `told` is this
+/// edge's slot as the look left it in the record itself.
+///
+/// Between two looks an edge cannot see what others take. Let `n` edges share a server that takes
+/// `m` requests. Whoever looked last saw what the others had at their looks, and keeps the sum of
+/// that and its own below `m`; each of the others has taken at most its part since, and no part is
+/// larger than `m / n` rounded up. So all together never have more than `m + (n - 1) * m / n`,
+/// rounded up; and, if all look in turn, `m` and one less than there are edges, by rounding.
+#[must_use]
+pub fn fair_limit(
+    record: &NodeRecord,
+    site: SiteId,
+    edge: EdgeId,
+    told: &[AtomicU64],
+    max_in_flight: u32,
+) -> u32 {
+    let live = record.edges().with(edge);
+    let others = server_load(record, Some(site), live.without(edge));
+    let own = slot_count(told, |e| e.site == Some(site) || e.site.is_none());
+    let taken = others.saturating_add(own);
+    let room = max_in_flight.saturating_sub(taken);
+    taken.saturating_add(room.div_ceil(live.0.count_ones().max(1)))
+}
+
 /// Requests of all live edges at the node, whatever their site.
 #[must_use]
 pub fn node_load(record: &NodeRecord, live: LiveEdges) -> u32 {

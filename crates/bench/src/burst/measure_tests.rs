@@ -43,7 +43,7 @@ fn rotation(kept: bool, seconds: &[f64]) -> Rotation {
 }
 
 fn cell(scheme: Scheme, rotations: Vec<Rotation>) -> Cell {
-    let round = Round { requests: 100, rotations: 0, discarded_bursts: 0 };
+    let round = Round { requests: 100, rotations: 0, sites: 0, discarded_bursts: 0 };
     Cell { rotations, ..Cell::new(scheme, &round) }
 }
 

@@ -7,6 +7,7 @@
 //! Their rotations take turns, so that what disturbs the machine disturbs all of them. A rotation
 //! is one burst to each site; the next site's burst starts at the last response.
 
+mod apache;
 mod figures;
 mod measure;
 mod plan;
@@ -14,13 +15,18 @@ mod report;
 mod run;
 mod scenario;
 
+pub(crate) use apache::Nodes;
 pub(crate) use scenario::{B, Scheme};
 
+use crate::cli::Apps;
 use crate::output::Output;
 use load::generate::Cancel;
 
 /// Measures, prints, draws.
-pub(crate) fn run(output: &Output, cancel: &Cancel) -> anyhow::Result<()> {
+pub(crate) fn run(output: &Output, apps: Apps, cancel: &Cancel) -> anyhow::Result<()> {
+    if apps == Apps::Apache {
+        return apache::run(output, cancel);
+    }
     let measured = run::measure(output.quick, cancel)?;
     figures::draw(output, &measured)?;
     let text = report::text(&measured);

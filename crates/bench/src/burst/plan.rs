@@ -21,6 +21,8 @@ pub(crate) struct Round {
     pub(crate) requests: u64,
     /// Rotations of every scheme.
     pub(crate) rotations: usize,
+    /// Sites that get a burst in each rotation.
+    pub(crate) sites: usize,
     /// Bursts at the beginning that do not count.
     pub(crate) discarded_bursts: usize,
 }
@@ -36,13 +38,15 @@ pub(crate) struct Plan {
 /// of each discarded; the full form is everything, the first rotation of each size discarded.
 pub(crate) fn plans(quick: bool) -> Vec<Plan> {
     if quick {
-        let round = |requests, rotations| Round { requests, rotations, discarded_bursts: 1 };
+        let sites = B.sites();
+        let round = |requests, rotations| Round { requests, rotations, sites, discarded_bursts: 1 };
         return vec![Plan { scenario: B, rounds: vec![round(SHORT, 6), round(LONG, 1)] }];
     }
     let plan = |scenario: Scenario| {
         let round = |&requests: &u64| Round {
             requests,
             rotations: if requests == SHORT { ROTATIONS_SHORT } else { ROTATIONS },
+            sites: scenario.sites(),
             discarded_bursts: scenario.sites(),
         };
         Plan { scenario, rounds: SIZES.iter().map(round).collect() }

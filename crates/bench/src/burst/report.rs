@@ -176,7 +176,7 @@ fn behind(base: &[f64], mine: &[f64]) -> Option<(usize, f64)> {
     Some((last + 1, lacks.iter().copied().fold(0.0, f64::max)))
 }
 
-fn moves_line(measured: &Measured) -> String {
+pub(super) fn moves_line(measured: &Measured) -> String {
     let show = |values: &[f64]| {
         let [median, p99, max] = quantiles(values).map(|value| shown(value, 2));
         format!("median {median}, p99 {p99}, max {max} ({} of them)", values.len())

@@ -9,7 +9,7 @@ use anyhow::{Context as _, bail};
 use load::clock::{ThreadTime, window_of};
 use load::generate::{BurstReport, Cancel, Generator};
 use load::stub::{Capacity, NodeOptions, measure_capacity};
-use polder::rig::{MoveLog, Rig, RigNode};
+use polder::rig::{MoveLog, Rig, RigNode, RigOptions, RigServers};
 use std::time::Duration;
 
 /// How far a stub may be from the capacity that it states.
@@ -47,8 +47,7 @@ pub(crate) fn measure(quick: bool, cancel: &Cancel) -> anyhow::Result<Results> {
             runners.push(Runner::start(&plan.scenario, scheme, cancel)?);
         }
         for runner in &runners {
-            let pool = runner.rig.status()?.pool;
-            let told = (pool.look_every_ms, pool.hold_ms);
+            let told = runner.look_and_hold_ms()?;
             if *look_and_hold_ms.get_or_insert(told) != told {
                 bail!("the pools look and hold differently: {told:?}");
             }
@@ -111,7 +110,7 @@ fn scenario(
 }
 
 /// One pool with its generator.
-struct Runner {
+pub(super) struct Runner {
     scheme: Scheme,
     scenario: Scenario,
     generator: Generator,
@@ -122,13 +121,32 @@ impl Runner {
     fn start(scenario: &Scenario, scheme: Scheme, cancel: &Cancel) -> anyhow::Result<Self> {
         let mut options = scenario.rig(scheme);
         options.cancel = cancel.clone();
-        let rig = Rig::start(&options)?;
-        let generator = Generator::new(rig.load())?;
+        Self::with(scenario, scheme, &options, "/")
+    }
+
+    /// With a pool of other options than the scenario's own; requests ask for `path`.
+    pub(super) fn with(
+        scenario: &Scenario,
+        scheme: Scheme,
+        options: &RigOptions,
+        path: &str,
+    ) -> anyhow::Result<Self> {
+        let rig = Rig::start(options)?;
+        let mut load = rig.load();
+        path.clone_into(&mut load.path);
+        let generator = Generator::new(load)?;
         Ok(Self { scheme, scenario: *scenario, generator, rig })
     }
 
-    fn rotate(&mut self, round: &Round, number: usize) -> anyhow::Result<Rotation> {
-        let sites: Vec<usize> = (0..self.scenario.sites()).collect();
+    /// `look_every_ms` and `hold_ms`, as the pool says them.
+    pub(super) fn look_and_hold_ms(&self) -> anyhow::Result<(u32, u32)> {
+        let pool = self.rig.status()?.pool;
+        Ok((pool.look_every_ms, pool.hold_ms))
+    }
+
+    /// One burst to each site of the round; `number` counts the round's rotations.
+    pub(super) fn rotate(&mut self, round: &Round, number: usize) -> anyhow::Result<Rotation> {
+        let sites: Vec<usize> = (0..round.sites).collect();
         let before = self.rig.cpu();
         let reports = self.generator.rotate(&sites, round.requests, 1, &mut |_| {})?;
         let spent = self.rig.cpu().since(&before);
@@ -160,8 +178,11 @@ impl Runner {
         Ok(())
     }
 
-    /// Reads the stubs' windows.
+    /// Reads the stubs' windows, if the servers are stubs.
     fn add_use(&self, rotation: &mut Rotation, reports: &[BurstReport]) -> anyhow::Result<()> {
+        if self.rig.options().servers != RigServers::OneStub {
+            return Ok(());
+        }
         let (Some(first), Some(last)) = (reports.first(), reports.last()) else { return Ok(()) };
         let end = window_of(last.end_ns) + 1;
         let record = self.rig.stub_record(window_of(first.start_ns))?;

@@ -2,7 +2,7 @@
 
 use super::health::{Health, HealthOptions};
 use crate::face::{Refusal, Verdict};
-use moves::looper::{FirstDispatch, NodeSeen, SiteSeen};
+use moves::looper::{FirstDispatch, Link, NodeSeen, SiteSeen};
 use policy::choose::{Balance, ServerLoad};
 use pool_model::{EdgeId, NodeId, SiteId};
 use shared_state::slot::{self, Enter, NodeSlot};
@@ -78,6 +78,9 @@ struct Node {
     life: u32,
     assign: Assign,
     open: bool,
+    link: Link,
+    /// What all edges together may have at its server, as far as this one takes part.
+    limit: u32,
     health: Health,
     /// The server that `health` is about: its address and how often it was started again.
     process: Option<(Ipv4Addr, u16, u16)>,
@@ -230,10 +233,11 @@ impl<W: Waiter> Core<W> {
             let record = node.slot.record();
             let header = record.header();
             let avoided = avoid.contains(&header.node);
-            let ejected = ejected_any && node.health.is_ejected(now);
+            let silent = node.link == Link::Silent;
+            let ejected = silent || (ejected_any && node.health.is_ejected(now));
             self.loads.push(ServerLoad {
                 in_flight: slot::server_load(record, Some(site), record.edges()),
-                max_in_flight: header.max_in_flight,
+                max_in_flight: node.limit,
                 open: node.open && !avoided && !ejected,
             });
         }
@@ -255,7 +259,7 @@ impl<W: Waiter> Core<W> {
             return None;
         }
         let header = node.slot.record().header();
-        match node.slot.enter(node.assign, header.max_in_flight) {
+        match node.slot.enter(node.assign, node.limit) {
             Enter::Entered => {}
             Enter::Full => return None,
             Enter::Moved(now) => {
@@ -353,6 +357,8 @@ impl<W: Waiter> Core<W> {
             life: self.lives,
             assign,
             open: false,
+            link: Link::Mapped,
+            limit: 0,
             health: Health::default(),
             process: None,
             awaited: None,
@@ -399,12 +405,13 @@ impl<W: Waiter> Core<W> {
         &mut self,
         node: NodeId,
         assign: Assign,
+        limit: u32,
         now: Duration,
         out: &mut Vec<(W, Grant)>,
     ) {
         let Some(Some(state)) = self.nodes.get_mut(node.index()) else { return };
         let open = assign.site.is_some_and(|site| state.slot.record().takes(site, assign));
-        let seen = NodeSeen { assign: Some(assign), open };
+        let seen = NodeSeen { assign: Some(assign), open, link: state.link, limit };
         if state.see(&seen) {
             self.assign_nodes();
         }
@@ -433,8 +440,10 @@ impl<W: Waiter> Core<W> {
     }
 
     /// While another edge's queue of a site is not empty, each edge keeps to its part of the
-    /// site's room, in proportion to its demand, so that no edge starves. Parts are rounded up;
-    /// the limit itself is kept by the slots.
+    /// site's room, in proportion to its demand. Parts are rounded up, so that no room is lost;
+    /// but whoever has something in flight leaves a place to each edge that waits and has nothing,
+    /// or the part of one with much demand would be all there is, for as long as that lasts. The
+    /// limit itself is kept by the slots.
     fn share_room(&mut self, sites: &[SiteSeen], now: Duration) {
         for (place, state) in self.sites.iter_mut().enumerate() {
             let Some(state) = state else { continue };
@@ -447,8 +456,14 @@ impl<W: Waiter> Core<W> {
                 .map(|node| u64::from(node.slot.record().header().max_in_flight))
                 .sum();
             let all = own + seen.others_demand;
-            state.quota = (seen.others_queued > 0 && all > 0)
-                .then(|| (room * own).div_ceil(all).max(1).try_into().unwrap_or(u32::MAX));
+            state.quota = (seen.others_queued > 0 && all > 0).then(|| {
+                let part = (room * own).div_ceil(all).max(1);
+                let left = match state.in_flight {
+                    0 => part,
+                    _ => part.min(room.saturating_sub(seen.others_starving)),
+                };
+                left.try_into().unwrap_or(u32::MAX)
+            });
             state.ejected_any = state.nodes.iter().any(|&node| {
                 let node = self.nodes.get(node).and_then(Option::as_ref);
                 node.is_some_and(|node| node.health.is_ejected(now))
@@ -477,7 +492,7 @@ impl Node {
             self.open = false;
             return false;
         };
-        self.open = seen.open;
+        (self.open, self.link, self.limit) = (seen.open, seen.link, seen.limit);
         let moved = assign.site != self.assign.site || assign.version != self.assign.version;
         self.assign = assign;
         self.slot.follow(assign);

@@ -81,9 +81,12 @@ fn core(number: u8, records: &[NodeRecord], queue_max: usize) -> Core<Somebody> 
     core
 }
 
+fn seen(record: &NodeRecord) -> NodeSeen {
+    NodeSeen { assign: record.assign(), open: true, link: Link::Mapped, limit: MAX }
+}
+
 fn look(core: &mut Core<Somebody>, records: &[NodeRecord], sites: &[SiteSeen]) -> Out {
-    let seen: Vec<_> =
-        records.iter().map(|r| Some(NodeSeen { assign: r.assign(), open: true })).collect();
+    let seen: Vec<_> = records.iter().map(|record| Some(seen(record))).collect();
     let mut out = Vec::new();
     core.looked(&seen, sites, NOW, &mut out);
     out
@@ -150,7 +153,7 @@ fn a_node_that_comes_takes_from_the_queue_at_once() {
     let now = assign(1, 2);
     records[1].assign_word().store(now.pack(), Ordering::SeqCst);
     let mut out = Vec::new();
-    core.moved(node(1), now, NOW, &mut out);
+    core.moved(node(1), now, MAX, NOW, &mut out);
     assert_eq!(out.len(), 5);
     assert!(out.iter().all(|(_, grant)| grant.node == node(1) && grant.version == 2));
     let first = FirstDispatch { node: node(1), version: 2, at: NOW };
@@ -213,8 +216,9 @@ fn two_edges_never_pass_the_limit_and_share_room_by_demand() {
         ask(&mut b, 1);
     }
     // a has 8 in flight and 8 waiting, b has 8 waiting: b may have a third of the room.
-    let of_b = SiteSeen { others_demand: u64::from(MAX), others_queued: u64::from(MAX) };
-    let of_a = SiteSeen { others_demand: u64::from(2 * MAX), others_queued: u64::from(MAX) };
+    let (some, more) = (u64::from(MAX), u64::from(2 * MAX));
+    let of_b = SiteSeen { others_demand: some, others_queued: some, others_starving: 1 };
+    let of_a = SiteSeen { others_demand: more, others_queued: some, others_starving: 0 };
     look(&mut a, &records, &[of_b]);
     assert!(look(&mut b, &records, &[of_a]).is_empty());
     let before = slot::node_load(&records[0], BOTH);
@@ -226,6 +230,36 @@ fn two_edges_never_pass_the_limit_and_share_room_by_demand() {
     assert_eq!(slot::node_load(&records[0], BOTH), MAX);
     // Below its part, a goes on by itself.
     assert_eq!(leave(&mut a, &grants.pop().unwrap()).len(), 1);
+}
+
+/// Once an edge with one request waited for five seconds beside two busy edges of a loaded site:
+/// parts are rounded up, theirs were all the room there was, and they took every place that came
+/// free before a look of the third could see it.
+#[test]
+fn an_edge_with_one_request_gets_a_place_beside_one_with_very_many() {
+    let records = [record(0, 1)];
+    let (mut a, mut b) = (core(0, &records, 1_000), core(1, &records, 1_000));
+    let mut grants: Vec<_> = (0..MAX).map(|_| granted(ask(&mut a, 1))).collect();
+    for _ in 0..100 * MAX {
+        ask(&mut a, 1);
+    }
+    ask(&mut b, 1);
+    let seen = |demand: EdgeDemand| SiteSeen {
+        others_demand: demand.total(),
+        others_queued: demand.queued.into(),
+        others_starving: demand.is_starving().into(),
+    };
+    let of = |core: &mut Core<_>| [seen(core.demand()[site(1).index()])];
+    let of_b = of(&mut b);
+    assert!(look(&mut a, &records, &of_b).is_empty());
+    assert!(leave(&mut a, &grants.pop().unwrap()).is_empty(), "the place is left to b");
+    assert!(!leave(&mut a, &grants.pop().unwrap()).is_empty(), "and only one");
+    let of_a = of(&mut a);
+    assert_eq!(look(&mut b, &records, &of_a).len(), 1);
+    // b starves no more: all the rest is a's.
+    let of_b = of(&mut b);
+    look(&mut a, &records, &of_b);
+    assert_eq!(slot::node_load(&records[0], BOTH), MAX);
 }
 
 #[test]
@@ -313,6 +347,7 @@ impl World {
         let seen = |demand: &EdgeDemand| SiteSeen {
             others_demand: demand.total(),
             others_queued: demand.queued.into(),
+            others_starving: demand.is_starving().into(),
         };
         let others: Vec<_> = self.cores[1 - which].demand().iter().map(seen).collect();
         let out = look(&mut self.cores[which], &self.records, &others);
@@ -431,4 +466,41 @@ fn a_new_process_or_site_is_not_blamed_for_the_last_one() {
     look(&mut core, &records, &[]);
     assert!(!core.is_ejected(node(0), NOW), "another site's server");
     assert!(!core.is_ejected(node(7), NOW), "nobody knows that node");
+}
+
+#[test]
+fn no_more_than_a_look_allows_is_sent_to_a_node_elsewhere() {
+    let records = [record(0, 1)];
+    let mut core = core(0, &records, 10);
+    let mut limited = seen(&records[0]);
+    (limited.link, limited.limit) = (Link::Mirrored, 3);
+    let mut out = Vec::new();
+    core.looked(&[Some(limited)], &[], NOW, &mut out);
+    let grants: Vec<_> = (0..3).map(|_| granted(ask(&mut core, 1))).collect();
+    assert!(matches!(ask(&mut core, 1), Outcome::Queued { .. }));
+    assert_eq!(leave(&mut core, &grants[0]).len(), 1, "who waits takes the place");
+}
+
+#[test]
+fn a_node_that_does_not_answer_gets_new_requests_only_if_there_is_no_other() {
+    let records = [record(0, 1), record(1, 1)];
+    let mut core = core(0, &records, 10);
+    let mut told: Vec<_> = records.iter().map(|record| Some(seen(record))).collect();
+    for (link, nodes) in [(Link::Silent, 1..=1), (Link::Gone, 0..=1)] {
+        if let Some(first) = &mut told[0] {
+            first.link = link;
+        }
+        core.looked(&told, &[], NOW, &mut Vec::new());
+        let grants: Vec<_> = (0..6).map(|_| granted(ask(&mut core, 1))).collect();
+        let used = |number| grants.iter().any(|grant| grant.node == node(number));
+        assert_eq!((used(0), used(1)), (nodes.contains(&0), true), "{link:?}");
+        for grant in &grants {
+            leave(&mut core, grant);
+        }
+    }
+    for seen in told.iter_mut().flatten() {
+        seen.link = Link::Silent;
+    }
+    core.looked(&told, &[], NOW, &mut Vec::new());
+    granted(ask(&mut core, 1));
 }

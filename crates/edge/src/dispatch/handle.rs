@@ -110,9 +110,9 @@ impl Host for Dispatch {
         self.shared.change(|core, out| core.looked(nodes, sites, now, out));
     }
 
-    fn moved(&mut self, node: NodeId, assign: Assign) {
+    fn moved(&mut self, node: NodeId, assign: Assign, limit: u32) {
         let now = monotonic();
-        self.shared.change(|core, out| core.moved(node, assign, now, out));
+        self.shared.change(|core, out| core.moved(node, assign, limit, now, out));
     }
 
     fn first_dispatches(&mut self) -> Vec<FirstDispatch> {

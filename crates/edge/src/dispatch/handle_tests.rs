@@ -51,7 +51,9 @@ fn dispatch(edge: u8, record: &NodeRecord, queue_timeout_ms: u64) -> Dispatch {
 }
 
 fn look(dispatch: &mut Dispatch, record: &NodeRecord, others: SiteSeen) {
-    let seen = NodeSeen { assign: record.assign(), open: true };
+    let limit = record.header().max_in_flight;
+    let seen =
+        NodeSeen { assign: record.assign(), open: true, link: moves::looper::Link::Mapped, limit };
     dispatch.looked(&[Some(seen)], &[others]);
 }
 
@@ -140,8 +142,12 @@ fn two_edges_share_one_server_fairly() {
                 }
                 for (place, edge) in edges.iter_mut().enumerate() {
                     let other = demand[1 - place][0];
-                    let (all, queued) = (other.total(), u64::from(other.queued));
-                    look(edge, record, SiteSeen { others_demand: all, others_queued: queued });
+                    let seen = SiteSeen {
+                        others_demand: other.total(),
+                        others_queued: other.queued.into(),
+                        others_starving: other.is_starving().into(),
+                    };
+                    look(edge, record, seen);
                 }
                 std::thread::sleep(Duration::from_millis(1));
             }

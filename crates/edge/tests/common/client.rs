@@ -78,7 +78,9 @@ impl Client {
         loop {
             if let Some(at) = self.buffer.windows(4).position(|w| w == b"\r\n\r\n") {
                 let rest = self.buffer.split_off(at + 4);
-                let head = String::from_utf8(std::mem::replace(&mut self.buffer, rest)).unwrap();
+                // Field values may hold any byte beyond ASCII (RFC 9110, 5.5).
+                let head = String::from_utf8_lossy(&std::mem::replace(&mut self.buffer, rest))
+                    .into_owned();
                 let status = head.split(' ').nth(1).unwrap().parse().unwrap();
                 return Some(Reply { status, head, body: Vec::new() });
             }

@@ -1,15 +1,17 @@
 //! Finding regions, and noticing that their owners died, on a thread of its own: connecting may
 //! block, and the look loop must not.
 
+use super::dial::{Claimant, Dialling};
+use super::line::{Line, Place};
 use pool_model::{EdgeId, NodeId};
-use remote_memory::Mapped;
 use remote_memory::shm::{Attachment, ShmError, attach};
+use remote_memory::{Mapped, Mirror};
 use shared_state::{NodeRecord, SiteRecord};
 use std::fmt;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::mpsc::Sender;
+use std::sync::mpsc::{Receiver, Sender};
 use std::time::{Duration, Instant};
 
 /// How long one connection may take; an owner that is alive answers within a millisecond.
@@ -37,12 +39,13 @@ impl fmt::Display for Target {
 }
 
 /// What the thread found out.
-#[derive(Debug)]
 pub(super) enum Found {
     /// The home's record, and the lease word of this edge's row.
     Home(SiteRecord, u64),
     /// A node's record, and the lease word of this edge's slot.
     Node(NodeRecord, u64),
+    /// A line to a region elsewhere, and what was read of it; this edge's place there is taken.
+    Line(Target, Arc<Mirror>, Box<dyn Line>),
     /// The owner is gone; its region stays mapped.
     Lost(Target),
     /// Nobody serves it, and why. Told once for each reason.
@@ -72,7 +75,7 @@ enum State {
 }
 
 /// A record of either kind.
-enum Record {
+pub(super) enum Record {
     Home(SiteRecord),
     Node(NodeRecord),
 }
@@ -100,48 +103,102 @@ impl SlotLease {
 
 pub(super) struct Attacher {
     wanted: Vec<Wanted>,
-    edge: EdgeId,
+    dialled: Vec<(Dialling, String)>,
+    who: Claimant,
     slot_lease: SlotLease,
     found: Sender<Found>,
+    cut: Receiver<Target>,
     busy: Arc<AtomicBool>,
     stop: Arc<AtomicBool>,
 }
 
 impl Attacher {
+    /// `cut` brings the targets whose lines the loop has given up.
     pub(super) fn new(
-        paths: impl IntoIterator<Item = (Target, PathBuf)>,
-        edge: EdgeId,
-        slot_lease: SlotLease,
-        found: Sender<Found>,
+        places: impl IntoIterator<Item = (Target, Place)>,
+        (who, slot_lease): (Claimant, SlotLease),
+        (found, cut): (Sender<Found>, Receiver<Target>),
         busy: Arc<AtomicBool>,
         stop: Arc<AtomicBool>,
     ) -> Self {
-        let wanted = paths
-            .into_iter()
-            .map(|(target, path)| Wanted {
-                target,
-                path,
-                state: State::Absent,
-                told: String::new(),
-            })
-            .collect();
-        Self { wanted, edge, slot_lease, found, busy, stop }
+        let (mut wanted, mut dialled) = (Vec::new(), Vec::new());
+        for (target, place) in places {
+            match place {
+                Place::Here(path) => {
+                    let told = String::new();
+                    wanted.push(Wanted { target, path, state: State::Absent, told });
+                }
+                Place::Elsewhere { label, dial } => {
+                    dialled.push((Dialling::new(target, label, dial), String::new()));
+                }
+            }
+        }
+        Self { wanted, dialled, who, slot_lease, found, cut, busy, stop }
     }
 
     /// Runs until it is told to stop or nobody listens.
     pub(super) fn run(mut self) {
         while !self.stop.load(Ordering::Relaxed) {
             let mut all_there = true;
+            self.who.slot_lease = self.slot_lease.get();
             for wanted in &mut self.wanted {
-                for found in wanted.round(self.edge, self.slot_lease.get()) {
+                for found in wanted.round(self.who.edge, self.who.slot_lease) {
                     if self.found.send(found).is_err() {
                         return;
                     }
                 }
                 all_there &= matches!(wanted.state, State::Attached(_));
             }
+            while let Ok(target) = self.cut.try_recv() {
+                let of = |one: &&mut (Dialling, String)| one.0.target() == target;
+                if let Some((dialling, _)) = self.dialled.iter_mut().find(of) {
+                    dialling.lost();
+                }
+            }
+            for (dialling, told) in &mut self.dialled {
+                let mut tell = Vec::new();
+                dialling.round(self.who, &mut tell);
+                for found in tell {
+                    if is_news(&found, told) && self.found.send(found).is_err() {
+                        return;
+                    }
+                }
+                all_there &= dialling.is_handed();
+            }
             let hurry = !all_there || self.busy.load(Ordering::Relaxed);
             std::thread::park_timeout(if hurry { ROUND_BUSY } else { ROUND_IDLE });
+        }
+    }
+}
+
+/// Whether it was not told just before.
+fn is_news(found: &Found, told: &mut String) -> bool {
+    match found {
+        Found::Absent(_, why) | Found::Broken(_, why) => {
+            let is_news = told != why;
+            why.clone_into(told);
+            is_news
+        }
+        _ => {
+            told.clear();
+            true
+        }
+    }
+}
+
+/// Opens a region as the record that it should be.
+pub(super) fn open(target: Target, region: Arc<dyn Mapped>) -> Result<Record, String> {
+    match target {
+        Target::Home => {
+            SiteRecord::open(region).map(Record::Home).map_err(|error| error.to_string())
+        }
+        Target::Node(node) => {
+            let record = NodeRecord::open(region).map_err(|error| error.to_string())?;
+            let found = record.header().node;
+            if found != node {
+                return Err(format!("the record is node {found}'s, not node {node}'s"));
+            }
+            Ok(Record::Node(record))
         }
     }
 }
@@ -180,7 +237,7 @@ impl Wanted {
         };
         match self.open(&attachment) {
             Ok(record) => {
-                let word = record.lease_word(edge);
+                let word = record.lease_word(edge).load(Ordering::SeqCst);
                 if word == 0 {
                     self.take(attachment, record, word, tell)
                 } else {
@@ -203,7 +260,7 @@ impl Wanted {
             Ok(record) if attachment.owner_alive() => record,
             _ => return State::Absent,
         };
-        let now = record.lease_word(edge);
+        let now = record.lease_word(edge).load(Ordering::SeqCst);
         if now != word {
             let why = format!("another edge with number {edge} is alive");
             self.unusable(&why, Found::Absent, tell);
@@ -248,28 +305,16 @@ impl Wanted {
     }
 
     fn open(&self, attachment: &Attachment) -> Result<Record, String> {
-        let region: Arc<dyn Mapped> = attachment.region();
-        match self.target {
-            Target::Home => {
-                SiteRecord::open(region).map(Record::Home).map_err(|error| error.to_string())
-            }
-            Target::Node(node) => {
-                let record = NodeRecord::open(region).map_err(|error| error.to_string())?;
-                let found = record.header().node;
-                if found != node {
-                    return Err(format!("the record is node {found}'s, not node {node}'s"));
-                }
-                Ok(Record::Node(record))
-            }
-        }
+        open(self.target, attachment.region())
     }
 }
 
 impl Record {
-    fn lease_word(&self, edge: EdgeId) -> u64 {
+    /// The lease on the edge's place.
+    pub(super) fn lease_word(&self, edge: EdgeId) -> &AtomicU64 {
         match self {
-            Self::Home(record) => record.lease_word(edge).load(Ordering::SeqCst),
-            Self::Node(record) => record.lease_word(edge).load(Ordering::SeqCst),
+            Self::Home(record) => record.lease_word(edge),
+            Self::Node(record) => record.lease_word(edge),
         }
     }
 }

@@ -14,6 +14,34 @@ pub struct NodeSeen {
     pub assign: Option<Assign>,
     /// Whether it takes new requests at all (not cordoned, its server answers).
     pub open: bool,
+    /// How its record is read.
+    pub link: Link,
+    /// Requests that all edges together may have at its server, as far as this edge takes part:
+    /// the node's `max_in_flight` where its record is mapped, else what one look can know.
+    pub limit: u32,
+}
+
+/// How a node's record is read.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Link {
+    /// It is mapped: its words are the node's own.
+    #[default]
+    Mapped,
+    /// It is elsewhere: its words are those of the last look.
+    Mirrored,
+    /// It is elsewhere, and its machine does not answer: new requests go to others, if there are
+    /// any.
+    Silent,
+    /// It is elsewhere, and its agent has ended or starts again. Its servers may be well.
+    Gone,
+}
+
+impl Link {
+    /// Whether words are the node's own, or those of the last look.
+    #[must_use]
+    pub const fn is_fresh(self) -> bool {
+        matches!(self, Self::Mapped | Self::Mirrored)
+    }
 }
 
 /// What a look saw of one site in the other live edges.
@@ -23,6 +51,8 @@ pub struct SiteSeen {
     pub others_demand: u64,
     /// Their requests that wait.
     pub others_queued: u64,
+    /// How many of them have requests that wait and none in flight.
+    pub others_starving: u64,
 }
 
 /// The first request that went to a node after it moved.
@@ -63,8 +93,8 @@ pub trait Host: Send {
     /// What a look saw, by the nodes' and the sites' index.
     fn looked(&mut self, nodes: &[Option<NodeSeen>], sites: &[SiteSeen]);
 
-    /// A move of this edge took effect.
-    fn moved(&mut self, node: NodeId, assign: Assign);
+    /// A move of this edge took effect; `limit` is as in [`NodeSeen`].
+    fn moved(&mut self, node: NodeId, assign: Assign, limit: u32);
 
     /// First requests to moved nodes since the last call.
     fn first_dispatches(&mut self) -> Vec<FirstDispatch>;

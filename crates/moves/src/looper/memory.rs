@@ -31,7 +31,8 @@ impl Memory {
         }
     }
 
-    fn word(&self, word: Word) -> Option<&AtomicU64> {
+    /// The word, if its record is there.
+    pub(super) fn word(&self, word: Word) -> Option<&AtomicU64> {
         match word {
             Word::Depart(site) => self.home.as_ref()?.depart_word(site),
             Word::Arrive(site) => self.home.as_ref()?.arrive_word(site),

@@ -1,7 +1,8 @@
 //! One look, judged: who is alive, what the host and the policy get to see.
 
-use super::host::{NodeSeen, SiteSeen};
+use super::host::{Link, NodeSeen, SiteSeen};
 use super::memory::Memory;
+use super::reach::Reach;
 use super::status::{EdgeState, NodeState, SiteState};
 use crate::protocol::Seen;
 use pool_model::{EdgeId, Guarantee, NodeId, NodeView, PoolView, SiteId, SiteView};
@@ -103,10 +104,11 @@ impl Pool {
     /// `failing` says whether requests to a node fail.
     pub(super) fn judge(
         &mut self,
-        memory: &Memory,
+        reach: &Reach,
         now: Duration,
         mut failing: impl FnMut(NodeId) -> bool,
     ) {
+        let memory = &reach.memory;
         self.judge_edges(memory, now);
         for index in 0..self.tracks.len() {
             let Some(Some(record)) = memory.nodes.get(index) else {
@@ -117,9 +119,14 @@ impl Pool {
                 }
                 continue;
             };
+            let link = reach.link(index);
+            if !link.is_fresh() {
+                self.judge_absent(index, link, now, &mut failing);
+                continue;
+            }
             let assign = self.seen.nodes[index].and_then(Assign::unpack);
             let node = record.header().node;
-            self.strike_out(index, record, now);
+            self.strike_out(index, record, reach, now);
             let track = &mut self.tracks[index];
             let promised = record.beat_period() * BEATS_MISSED_MAX;
             let patience = self.node_dead.max(promised);
@@ -129,9 +136,30 @@ impl Pool {
             let takes = |a: Assign| a.site.is_none_or(|site| record.takes(site, a));
             track.serving = assign.is_some_and(takes);
             self.seen.counted[index] = track.alive && !track.cordoned;
-            self.nodes[index] = Some(NodeSeen { assign, open: track.serving && !track.cordoned });
+            let (open, limit) = (track.serving && !track.cordoned, reach.limit(index, assign));
+            self.nodes[index] = Some(NodeSeen { assign, open, link, limit });
         }
         self.fill_view(memory);
+    }
+
+    /// A node elsewhere whose agent does not answer does not move. It goes on as it was seen last,
+    /// unless its machine does not answer either: then it soon counts for no site.
+    fn judge_absent(
+        &mut self,
+        index: usize,
+        link: Link,
+        now: Duration,
+        failing: &mut impl FnMut(NodeId) -> bool,
+    ) {
+        let track = &mut self.tracks[index];
+        track.alive = false;
+        let is_failing = NodeId::new(index as u16).is_ok_and(failing);
+        let is_silent = link == Link::Silent && track.beat.unchanged_for(now) > self.node_dead;
+        track.lost = is_failing || is_silent;
+        self.seen.counted[index] = false;
+        if let Some(seen) = &mut self.nodes[index] {
+            seen.link = link;
+        }
     }
 
     /// Edges whose lease in the home's record changes; without a home, those last known.
@@ -155,9 +183,9 @@ impl Pool {
     }
 
     /// Strikes out edges whose lease on the node has expired; who is left counts.
-    fn strike_out(&mut self, index: usize, record: &NodeRecord, now: Duration) {
+    fn strike_out(&mut self, index: usize, record: &NodeRecord, reach: &Reach, now: Duration) {
         let leases = &mut self.slots[index];
-        for edge in record.edges().iter() {
+        for edge in record.edges().iter().filter(|&edge| reach.has_read(index, edge)) {
             let lease = record.lease(edge).pack();
             let alive = leases[edge.index()].is_alive(lease, now, self.slot_lease);
             if !alive && edge != self.edge {
@@ -192,6 +220,7 @@ impl Pool {
                     if edge != self.edge {
                         others.others_demand += demand.total();
                         others.others_queued += u64::from(demand.queued);
+                        others.others_starving += u64::from(demand.is_starving());
                     }
                 }
             }
@@ -220,16 +249,17 @@ impl Pool {
         self.view.sites.iter().map(state).collect()
     }
 
-    pub(super) fn node_states(&self, memory: &Memory) -> Vec<NodeState> {
+    pub(super) fn node_states(&self, reach: &Reach) -> Vec<NodeState> {
         let ids = (0..self.tracks.len()).filter_map(|n| NodeId::new(u16::try_from(n).ok()?).ok());
         let state = |(id, track): (NodeId, &Track)| {
-            let record = memory.nodes.get(id.index()).and_then(Option::as_ref);
-            let assign = self.seen.assign(id);
+            let record = reach.memory.nodes.get(id.index()).and_then(Option::as_ref);
+            let assign = record.and_then(NodeRecord::assign);
             let site = assign.and_then(|assign| assign.site);
             let servers = self.servers(record);
             NodeState {
                 id,
                 attached: record.is_some(),
+                link: reach.link(id.index()),
                 alive: track.alive,
                 cordoned: track.cordoned,
                 site,

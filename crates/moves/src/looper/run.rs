@@ -1,27 +1,28 @@
 //! The loop's thread.
 
-use super::attach::{Attacher, Found, SlotLease, Target};
+use super::attach::{Attacher, Found, Record, SlotLease, Target, open};
 use super::commands::{Answer, Command, Commander, Inbox};
+use super::dial::Claimant;
 use super::faults::Faults;
 use super::host::{FirstDispatch, Host};
-use super::memory::Memory;
+use super::line::{Line, Place};
 use super::monotonic;
 use super::pace::Pace;
 use super::pool::Pool;
+use super::reach::Reach;
 use super::status::{LoopStatus, MoveLine};
 use super::stop_point;
-use crate::protocol::{BadWord, Look, Looked, Machine, Op, Outcome, Task, Word};
+use crate::protocol::{BadWord, Look, Looked, Machine, Op, Outcome, Reply, Task, Word};
 use crate::{Core, Input, Mode, MoveRecord, Options, RECORDS_MAX, Work};
 use policy::Policy;
 use pool_model::NodeId;
-use remote_memory::Wake;
+use remote_memory::Mirror;
 use shared_state::words::{Assign, Epoch, Lease};
 use shared_state::{EdgeDemand, EdgeRow, NodeRecord, SiteRecord};
 use std::collections::VecDeque;
-use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::mpsc::{Receiver, channel};
+use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread::JoinHandle;
 use std::time::Duration;
 use thiserror::Error;
@@ -43,10 +44,12 @@ pub struct LooperOptions {
     pub slot_lease: Duration,
     /// After which time an agent whose beat does not change counts as dead, at the least.
     pub node_dead: Duration,
-    /// The socket of the home's region.
-    pub home: PathBuf,
-    /// The sockets of the nodes' regions, by node.
-    pub nodes: Vec<PathBuf>,
+    /// After which time an operation on a region elsewhere that was not answered counts as lost.
+    pub remote_deadline: Duration,
+    /// Where the home's region is.
+    pub home: Place,
+    /// Where the nodes' regions are, by node.
+    pub nodes: Vec<Place>,
 }
 
 /// The loop's threads could not be started.
@@ -84,13 +87,14 @@ pub struct Looper<H> {
     pub(super) core: Core,
     pub(super) policy: Box<dyn Policy>,
     pub(super) pool: Pool,
-    pub(super) memory: Memory,
+    pub(super) reach: Reach,
     pub(super) pace: Pace,
     pub(super) slot_lease: SlotLease,
     /// It decides nothing any more.
     pub(super) retired: bool,
     lease: Lease,
     found: Receiver<Found>,
+    cut: Sender<Target>,
     inbox: Inbox,
     busy: Arc<AtomicBool>,
     stop: Arc<AtomicBool>,
@@ -115,16 +119,18 @@ impl<H: Host + 'static> Looper<H> {
         options: LooperOptions,
     ) -> Result<LooperHandle, StartError> {
         let (found_sender, found) = channel();
+        let (cut, cut_receiver) = channel();
         let (asked_sender, asked) = channel();
         let (busy, stop) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicBool::new(false)));
         let slot_lease = SlotLease::new(options.slot_lease);
-        let attacher = attacher(&options, slot_lease.clone(), found_sender, &busy, &stop);
+        let ways = (found_sender, cut_receiver);
+        let attacher = attacher(&options, slot_lease.clone(), ways, &busy, &stop);
         let attacher =
             std::thread::Builder::new().name("attach".into()).spawn(move || attacher.run())?;
         let (busy_here, stop_here) = (Arc::clone(&busy), Arc::clone(&stop));
         let looper = std::thread::Builder::new().name("look".into()).spawn(move || {
             host.looker(std::thread::current());
-            let mut looper = Self::new(host, policy, options, found, Inbox::new(asked));
+            let mut looper = Self::new(host, policy, options, (found, cut), Inbox::new(asked));
             (looper.busy, looper.stop) = (busy_here, stop_here);
             looper.slot_lease = slot_lease;
             looper.run();
@@ -137,7 +143,7 @@ impl<H: Host + 'static> Looper<H> {
         host: H,
         policy: Box<dyn Policy>,
         options: LooperOptions,
-        found: Receiver<Found>,
+        (found, cut): (Receiver<Found>, Sender<Target>),
         inbox: Inbox,
     ) -> Self {
         let nodes = options.core.nodes;
@@ -151,12 +157,18 @@ impl<H: Host + 'static> Looper<H> {
             core: Core::new(options.core.clone()),
             policy,
             pool,
-            memory: Memory { home: None, nodes: vec![None; usize::from(nodes)] },
+            reach: Reach::new(
+                options.core.edge,
+                options.core.guarantees.len(),
+                nodes.into(),
+                options.remote_deadline,
+            ),
             pace,
             slot_lease: SlotLease::new(options.slot_lease),
             retired: false,
             lease: Lease { incarnation: options.incarnation, beat: 0 },
             found,
+            cut,
             inbox,
             busy: Arc::default(),
             stop: Arc::default(),
@@ -217,10 +229,16 @@ impl<H: Host + 'static> Looper<H> {
         while let Ok(found) = self.found.try_recv() {
             match found {
                 Found::Home(record, expected) => self.take_home(record, expected),
-                Found::Node(record, expected) => self.take_node(record, expected),
+                Found::Node(record, expected) => {
+                    let node = record.header().node;
+                    if self.take_node(&record, expected) {
+                        self.reach.node_found(node, record);
+                    }
+                }
+                Found::Line(target, mirror, line) => self.take_line(target, mirror, line),
                 Found::Lost(Target::Home) => {
                     tracing::warn!("the home is gone: no moves until it is back");
-                    self.memory.home = None;
+                    self.reach.forget(Target::Home);
                 }
                 Found::Lost(Target::Node(node)) => {
                     tracing::warn!(node = node.get(), "agent gone: its node serves on, unmoved");
@@ -235,40 +253,77 @@ impl<H: Host + 'static> Looper<H> {
     /// A record has become something else: nothing that stands there is believed any more.
     fn give_up(&mut self, target: Target, why: String) {
         self.faults.broken(target, why);
-        match target {
-            Target::Home => self.memory.home = None,
-            Target::Node(node) => {
-                self.pool.connected(node, false);
-                if let Some(place) = self.memory.nodes.get_mut(node.index()) {
-                    *place = None;
+        if let Target::Node(node) = target {
+            self.pool.connected(node, false);
+        }
+        self.reach.forget(target);
+    }
+
+    /// A line to a region elsewhere is up: to the one that is mirrored, or to a new one.
+    fn take_line(&mut self, target: Target, mirror: Arc<Mirror>, line: Box<dyn Line>) {
+        let line = match self.reach.resume(target, &mirror, line) {
+            Ok(()) => {
+                tracing::info!(%target, "reached again");
+                return self.regained(target);
+            }
+            Err(line) => line,
+        };
+        let record = match open(target, mirror.clone()) {
+            Ok(record) => record,
+            Err(why) => return self.give_up(target, why),
+        };
+        let expected = record.lease_word(self.options.core.edge).load(Ordering::SeqCst);
+        match record {
+            Record::Home(record) => {
+                if self.take_lease(&record, expected) {
+                    self.reach.home_reached(record, mirror, line);
+                    self.regained(target);
+                }
+            }
+            Record::Node(record) => {
+                if self.take_node(&record, expected) {
+                    self.reach.node_reached(record, mirror, line);
                 }
             }
         }
     }
 
+    fn regained(&mut self, target: Target) {
+        if let Target::Node(node) = target {
+            self.pool.connected(node, true);
+        }
+        self.faults.mended(target);
+    }
+
     fn take_home(&mut self, record: SiteRecord, expected: u64) {
+        if self.take_lease(&record, expected) {
+            self.reach.home_found(record);
+            self.faults.mended(Target::Home);
+        }
+    }
+
+    fn take_lease(&mut self, record: &SiteRecord, expected: u64) -> bool {
         let order = (Ordering::SeqCst, Ordering::SeqCst);
         let word = record.lease_word(self.options.core.edge);
         let lease = self.lease.pack();
         if word.compare_exchange(expected, lease, order.0, order.1).is_err() {
             tracing::error!("another edge took this edge's row; no moves");
-            return;
+            return false;
         }
-        self.memory.home = Some(record);
-        self.faults.mended(Target::Home);
+        true
     }
 
-    fn take_node(&mut self, record: NodeRecord, expected: u64) {
+    fn take_node(&mut self, record: &NodeRecord, expected: u64) -> bool {
         let node = record.header().node;
         match self.host.attached(record.clone(), expected) {
             Ok(()) => {
-                if let Some(place) = self.memory.nodes.get_mut(node.index()) {
-                    *place = Some(record);
-                    self.pool.connected(node, true);
-                    self.faults.mended(Target::Node(node));
-                }
+                self.regained(Target::Node(node));
+                true
             }
-            Err(error) => tracing::error!(node = node.get(), %error, "slot not taken"),
+            Err(error) => {
+                tracing::error!(node = node.get(), %error, "slot not taken");
+                false
+            }
         }
     }
 
@@ -276,7 +331,7 @@ impl<H: Host + 'static> Looper<H> {
     fn tell(&mut self) {
         self.host.demand(&mut self.demand);
         self.lease = self.lease.beaten();
-        if let Some(home) = &self.memory.home {
+        if let Some(home) = &self.reach.memory.home {
             let edge = self.options.core.edge;
             for (index, &demand) in self.demand.iter().enumerate() {
                 if let Ok(site) = pool_model::SiteId::from_index(index) {
@@ -297,7 +352,7 @@ impl<H: Host + 'static> Looper<H> {
         let now = monotonic();
         if self.demand.iter().any(|demand| demand.total() > 0) && now - self.rung >= RING_EVERY {
             self.rung = now;
-            self.memory.nodes.iter().flatten().for_each(ring);
+            self.reach.ring_all();
         }
     }
 
@@ -320,7 +375,7 @@ impl<H: Host + 'static> Looper<H> {
         loop {
             let now = look_time + (monotonic() - started);
             let nonce = self.draw();
-            let input = input(&self.pool, &*self.policy, now, nonce);
+            let input = input((&self.pool, &self.reach), &*self.policy, now, nonce);
             match self.core.next(&input) {
                 Work::Run(task) => self.run_task(task, look_time, started),
                 Work::LookAgain => {
@@ -337,33 +392,33 @@ impl<H: Host + 'static> Looper<H> {
 
     /// Whether every node was found once, or has had its time.
     fn is_complete(&mut self) -> bool {
-        self.complete |= self.memory.nodes.iter().all(Option::is_some)
+        self.complete |= self.reach.memory.nodes.iter().all(Option::is_some)
             || monotonic().saturating_sub(self.started) > START_GRACE;
         self.complete
     }
 
     /// A node whose word names no site of the pool serves nobody and counts for nobody: noise was
     /// written there. It is set free; from then on it moves like any other.
-    fn free_lost(&self) {
+    fn free_lost(&mut self) {
         for word in self.pool.seen.bad_words() {
             let BadWord::Assign(node, expected) = word else { continue };
             let Some(lost) = Assign::unpack(expected) else { continue };
             let (word, new) = (Word::Assign(node), lost.moved(None, Epoch::ZERO).pack());
             // A miss means that somebody else has done it.
-            let _ = self.memory.perform(Op::CompareAndSwap { word, expected, new });
+            let _ = self.reach.perform(Op::CompareAndSwap { word, expected, new });
         }
     }
 
     fn decide_on_look(&mut self, look_time: Duration) {
         let nonce = self.draw();
-        let input = input(&self.pool, &*self.policy, look_time, nonce);
+        let input = input((&self.pool, &self.reach), &*self.policy, look_time, nonce);
         self.core.looked(&input, |node| self.pool.is_serving(node));
     }
 
     fn run_task(&mut self, mut task: Task, look_time: Duration, started: Duration) {
-        let memory = &self.memory;
+        let reach = &mut self.reach;
         let outcome = task.drive(|op| {
-            let reply = memory.perform(op);
+            let reply = reach.perform(op);
             stop_point::passed(&op, &reply);
             reply
         });
@@ -378,31 +433,50 @@ impl<H: Host + 'static> Looper<H> {
 
     /// A node changed hands: requests go there from now on; its agent is told.
     fn hand_move(&mut self, node: NodeId) {
-        let Some(Some(record)) = self.memory.nodes.get(node.index()) else { return };
+        let place = node.index();
+        let Some(Some(record)) = self.reach.memory.nodes.get(place) else { return };
         if let Some(assign) = record.assign() {
-            self.host.moved(node, assign);
+            let limit = self.reach.limit(place, Some(assign));
+            self.host.moved(node, assign, limit);
         }
-        ring(record);
+        self.reach.ring(node);
     }
 
     /// Reads all words. A home that is lost leaves the site words as they were.
     fn read(&mut self) {
-        let memory = &self.memory;
-        if Look::new(&self.pool.seen).drive(&mut self.pool.seen, |op| memory.perform(op))
+        let mut cut = Vec::new();
+        self.reach.refresh(&mut cut);
+        cut.into_iter().for_each(|target| self.lost(target));
+        let reach = &self.reach;
+        if Look::new(&self.pool.seen).drive(&mut self.pool.seen, |op| reach.read(op))
             == Looked::HomeLost
         {
-            for (raw, record) in self.pool.seen.nodes.iter_mut().zip(&memory.nodes) {
-                let word = record.as_ref().map(|r| r.assign_word().load(Ordering::SeqCst));
-                *raw = word;
+            for (index, raw) in self.pool.seen.nodes.iter_mut().enumerate() {
+                let node = u16::try_from(index).ok().and_then(|index| NodeId::new(index).ok());
+                let word = node.map(|node| reach.read(Op::Read(Word::Assign(node))));
+                *raw = match word {
+                    Some(Reply::Value(word)) => Some(word),
+                    _ => None,
+                };
             }
         }
     }
 
+    /// The line to a region was cut: it is dialled again.
+    fn lost(&mut self, target: Target) {
+        tracing::warn!(%target, "does not answer; no moves with it until it is reached again");
+        if let Target::Node(node) = target {
+            self.pool.connected(node, false);
+        }
+        // Without the other thread nothing is found any more, and it outlives this one.
+        let _ = self.cut.send(target);
+    }
+
     /// Judges the look and hands it to the host; whether decisions can be made.
     fn judge_and_hand(&mut self, look_time: Duration) -> bool {
-        self.pool.judge(&self.memory, look_time, |node| self.host.is_failing(node));
+        self.pool.judge(&self.reach, look_time, |node| self.host.is_failing(node));
         self.host.looked(&self.pool.nodes, &self.pool.sites);
-        self.memory.home.is_some()
+        self.reach.memory.home.is_some()
     }
 
     /// Puts new records and first requests to moved nodes into the log.
@@ -445,22 +519,10 @@ impl<H: Host + 'static> Looper<H> {
                         Err(full) => Answer::Refused(full.to_string()),
                     }
                 }
-                Command::Cordon { node, cordoned } => match &self.memory.home {
-                    Some(home) => {
-                        home.set_cordoned(node, cordoned);
-                        Answer::Done
-                    }
-                    None => no_home(),
-                },
+                Command::Cordon { node, cordoned } => done(self.reach.set_cordoned(node, cordoned)),
+                Command::Pause { paused } => done(self.reach.set_paused(paused)),
                 Command::Update(update) => self.update(*update),
                 Command::Retire => self.retire(),
-                Command::Pause { paused } => match &self.memory.home {
-                    Some(home) => {
-                        home.set_paused(paused);
-                        Answer::Done
-                    }
-                    None => no_home(),
-                },
             };
             // Whoever asked may have gone; then nobody wants the answer.
             drop(asked.answer.send(answer));
@@ -475,10 +537,10 @@ impl<H: Host + 'static> Looper<H> {
             observe: self.options.core.mode == Mode::Observe,
             paused: self.paused,
             settings_differ: self.pool.settings_differ || self.core.settings_conflict(),
-            home: self.memory.home.is_some(),
+            home: self.reach.memory.home.is_some(),
             sites: self.pool.site_states(),
-            nodes: self.pool.node_states(&self.memory),
-            edges: self.pool.edge_states(&self.memory),
+            nodes: self.pool.node_states(&self.reach),
+            edges: self.pool.edge_states(&self.reach.memory),
             moves: self.lines.iter().skip(skip).copied().collect(),
             first_dispatches: if moves_from == u64::MAX {
                 Vec::new()
@@ -535,38 +597,41 @@ impl Drop for LooperHandle {
 fn attacher(
     options: &LooperOptions,
     slot_lease: SlotLease,
-    found: std::sync::mpsc::Sender<Found>,
+    ways: (Sender<Found>, Receiver<Target>),
     busy: &Arc<AtomicBool>,
     stop: &Arc<AtomicBool>,
 ) -> Attacher {
-    let node = |(index, path): (usize, &PathBuf)| {
+    let node = |(index, place): (usize, &Place)| {
         let node = NodeId::new(u16::try_from(index).ok()?).ok()?;
-        Some((Target::Node(node), path.clone()))
+        Some((Target::Node(node), place.clone()))
     };
     let nodes = options.nodes.iter().enumerate().filter_map(node);
-    let paths = std::iter::once((Target::Home, options.home.clone())).chain(nodes);
-    Attacher::new(paths, options.core.edge, slot_lease, found, Arc::clone(busy), Arc::clone(stop))
+    let places = std::iter::once((Target::Home, options.home.clone())).chain(nodes);
+    let who = Claimant {
+        edge: options.core.edge,
+        incarnation: options.incarnation,
+        sites: options.core.guarantees.len(),
+        slot_lease: options.slot_lease,
+    };
+    Attacher::new(places, (who, slot_lease), ways, Arc::clone(busy), Arc::clone(stop))
 }
 
-fn input<'a>(pool: &'a Pool, policy: &'a dyn Policy, now: Duration, nonce: u32) -> Input<'a> {
-    Input {
-        now_ns: nanos(now),
-        seen: &pool.seen,
-        view: &pool.view,
-        policy,
-        op_time_ns: OP_TIME_NS,
-        nonce,
+fn input<'a>(
+    (pool, reach): (&'a Pool, &Reach),
+    policy: &'a dyn Policy,
+    now: Duration,
+    nonce: u32,
+) -> Input<'a> {
+    let op_time_ns = reach.op_time().map_or(OP_TIME_NS, nanos).max(OP_TIME_NS);
+    Input { now_ns: nanos(now), seen: &pool.seen, view: &pool.view, policy, op_time_ns, nonce }
+}
+
+/// The answer to a change of the home's words.
+fn done(is_done: bool) -> Answer {
+    if is_done {
+        return Answer::Done;
     }
-}
-
-fn ring(record: &NodeRecord) {
-    record.ring();
-    // An agent that sleeps through this notices at its next beat.
-    let _ = record.region().wake(NodeRecord::wake_index(), u32::MAX);
-}
-
-fn no_home() -> Answer {
-    Answer::Refused("the home's site record is not mapped; try again when it is back".to_owned())
+    Answer::Refused("the home's site record is not reached; try again when it is back".to_owned())
 }
 
 fn nanos(time: Duration) -> u64 {

@@ -1,6 +1,6 @@
 //! The pool as one edge sees it, for `status`, metrics and tests.
 
-use super::host::FirstDispatch;
+use super::host::{FirstDispatch, Link};
 use crate::record::{Counters, MoveRecord};
 use pool_model::{EdgeId, Guarantee, NodeId, SiteId};
 use shared_state::words::Phase;
@@ -31,8 +31,10 @@ pub struct SiteState {
 pub struct NodeState {
     /// The node.
     pub id: NodeId,
-    /// Whether its region is mapped.
+    /// Whether its region is mapped, or mirrored.
     pub attached: bool,
+    /// How its record is read.
+    pub link: Link,
     /// Whether its agent beats.
     pub alive: bool,
     /// Whether a person took it out of service.
@@ -87,7 +89,7 @@ pub struct LoopStatus {
     pub paused: bool,
     /// Whether edges disagree about the settings; then nobody moves.
     pub settings_differ: bool,
-    /// Whether the home's record is mapped.
+    /// Whether the home's record is reached.
     pub home: bool,
     /// All sites.
     pub sites: Vec<SiteState>,

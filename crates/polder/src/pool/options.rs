@@ -5,7 +5,7 @@ use crate::settings::{Check, Edge, Forwarded, Mode, PolicyName, Servers, Setting
 use edge::dispatch::{DispatchOptions, HealthOptions, SiteRules};
 use edge::{ForwardedTrust, SiteOptions};
 use moves::Timing;
-use moves::looper::LooperOptions;
+use moves::looper::{LooperOptions, Place};
 use policy::{Policy, Reconf, Rigid, Thresholds, ThresholdsError};
 use pool_model::{EdgeId, IdOutOfRange, NodeId, SiteId};
 use shared_state::words::{Assign, Epoch};
@@ -15,6 +15,9 @@ use std::time::Duration;
 /// The version of the settings that the shared words carry when a pool starts. It grows whenever
 /// settings change that moves depend on.
 pub(super) const SETTINGS_VERSION_MIN: u32 = 1;
+
+/// How long an operation on a region elsewhere may take. Under `up` there is none.
+const REMOTE_DEADLINE: Duration = Duration::from_millis(50);
 
 /// Where the home's region is served.
 pub(super) fn home_socket(folder: &Path) -> PathBuf {
@@ -165,8 +168,13 @@ pub(super) fn looper(
         idle_look_every: ms(pool.idle_look_every_ms),
         slot_lease: ms(pool.slot_lease_ms),
         node_dead: ms(pool.node_dead_ms),
-        home: home_socket(folder),
-        nodes: settings.nodes.iter().map(|node| node_socket(folder, &node.name)).collect(),
+        remote_deadline: REMOTE_DEADLINE,
+        home: Place::Here(home_socket(folder)),
+        nodes: settings
+            .nodes
+            .iter()
+            .map(|node| Place::Here(node_socket(folder, &node.name)))
+            .collect(),
     }
 }
 

@@ -59,12 +59,14 @@ impl RigNode {
 }
 
 /// Where a rig's servers come from.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum RigServers {
     /// One stub process serves all nodes and sites; the nodes have no agents.
     OneStub,
     /// Each node has an agent process, which starts a stub for each site.
     Agents,
+    /// The same, but this program is started, with the placeholders of a site's `command`.
+    Command(Vec<String>),
 }
 
 /// What a rig is made of.

@@ -56,7 +56,7 @@ impl Rig {
         let folder = PrivateFolder::make().map_err(doing("cannot make a private folder"))?;
         let log = folder.path().join("log");
         let (stub, stub_addresses) = match options.servers {
-            RigServers::Agents => (None, StubAddresses::default()),
+            RigServers::Agents | RigServers::Command(_) => (None, StubAddresses::default()),
             RigServers::OneStub => {
                 let (stub, addresses) = start_stub(program, &StubSpec::of(options), &log)?;
                 (Some(stub), addresses)

@@ -38,11 +38,8 @@ pub(super) fn settings_text(
         put(&mut text, format_args!("nodes = {}\nhard = {}", site.nodes, site.hard));
         put(&mut text, format_args!("queue_max = {}", options.queue_max));
         put(&mut text, format_args!("queue_timeout_ms = {QUEUE_TIMEOUT_MS}"));
-        if options.servers == RigServers::Agents {
-            let program = toml::Value::from(program.display().to_string());
-            let spec = "\"stub-process\", \"--node\", \"{node}\", \"--site\", \"{site}\", \
-                        \"--listen\", \"{host}:{port}\"";
-            put(&mut text, format_args!("command = [{program}, {spec}]"));
+        if let Some(command) = command(&options.servers, program) {
+            put(&mut text, format_args!("command = {}", toml::Value::from(command)));
         }
     }
     for index in 0..options.nodes() {
@@ -60,6 +57,20 @@ pub(super) fn settings_text(
         }
     }
     text
+}
+
+/// What an agent starts for a site, if there are agents.
+fn command(servers: &RigServers, program: &Path) -> Option<Vec<String>> {
+    let stub =
+        ["stub-process", "--node", "{node}", "--site", "{site}", "--listen", "{host}:{port}"];
+    match servers {
+        RigServers::OneStub => None,
+        RigServers::Agents => {
+            let program = program.display().to_string();
+            Some([program].into_iter().chain(stub.map(str::to_owned)).collect())
+        }
+        RigServers::Command(command) => Some(command.clone()),
+    }
 }
 
 fn pool(text: &mut String, options: &RigOptions, runtime_dir: &Path) {
@@ -137,5 +148,17 @@ mod tests {
         let settings = parse("rig.toml", &text, &[]).unwrap_or_else(|e| panic!("{e}")).settings;
         assert_eq!(settings.sites[0].command[..2], ["/bin/x", "stub-process"]);
         assert!(settings.nodes.iter().all(|node| matches!(node.servers, Servers::Agent { .. })));
+    }
+
+    #[test]
+    fn another_command_goes_through_word_for_word() {
+        let words = ["/bin/sh", "-c", "echo \"$0\" && exec \"$@\"", "{node}", "{host}:{port}"];
+        let words = words.map(str::to_owned).to_vec();
+        let options = options(RigServers::Command(words.clone()));
+        let edges = ["127.0.0.1:8001".parse().unwrap()];
+        let (run, none) = (Path::new("/tmp/run"), StubAddresses::default());
+        let text = settings_text(&options, run, &edges, &none, Path::new("/bin/x"));
+        let settings = parse("rig.toml", &text, &[]).unwrap_or_else(|e| panic!("{e}")).settings;
+        assert!(settings.sites.iter().all(|site| site.command == words));
     }
 }

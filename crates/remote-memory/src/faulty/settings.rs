@@ -98,6 +98,7 @@ pub fn capabilities(atomics: Atomics) -> Capabilities {
         atomics,
         needs_owner_cpu: false,
         lands_late: true,
+        adds_wake: false,
         batch_ops_max: 64,
         outstanding_ops_max: 256,
         outstanding_fetches_max: 16,

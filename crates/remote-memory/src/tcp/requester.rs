@@ -50,6 +50,7 @@ const CAPABILITIES: Capabilities = Capabilities {
     atomics: Atomics::AgreeWithOwner,
     needs_owner_cpu: true,
     lands_late: true,
+    adds_wake: true,
     batch_ops_max: BATCH_OPS_MAX,
     outstanding_ops_max: OUTSTANDING_OPS_MAX,
     outstanding_fetches_max: OUTSTANDING_OPS_MAX,

@@ -1,6 +1,7 @@
 //! The regions of an owner, and running operations on them.
 //!
-//! **This is a hot path**: no system call, no lock, no allocation but for a longer answer.
+//! **This is a hot path**: no lock, no allocation but for a longer answer, and no system call but
+//! for an addition, which wakes who sleeps on its word (some 100 ns where nobody does).
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -10,6 +11,7 @@ use super::error::ServeError;
 use super::message::{
     Request, SERVED_REGIONS_MAX, WireOp, WireResult, begin_reply, push_read, push_result,
 };
+use crate::inline::wake_sleepers;
 use crate::mapped::{AccessError, Mapped, check_access};
 use crate::region::{Access, AtomicPath, RegionDescriptor, RemoteKey, WORD_BYTES};
 
@@ -95,7 +97,9 @@ impl Served {
                 WireResult::Found(found.map_err(refusal)?)
             }
             WireOp::FetchAndAdd { offset_bytes, addend } => {
-                WireResult::Found(region.fetch_and_add(offset_bytes, addend).map_err(refusal)?)
+                let found = region.fetch_and_add(offset_bytes, addend).map_err(refusal)?;
+                wake_sleepers(region, offset_bytes);
+                WireResult::Found(found)
             }
         };
         push_result(&result, reply);

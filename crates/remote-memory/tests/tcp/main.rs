@@ -10,3 +10,4 @@ mod losing;
 mod proxy;
 mod refusing;
 mod support;
+mod waking;
