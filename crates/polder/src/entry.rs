@@ -27,9 +27,12 @@ struct Hidden {
 
 #[derive(Debug, Subcommand)]
 enum Role {
-    EdgeProcess(Child),
-    AgentProcess(Child),
-    ParentProcess(Resumed),
+    #[command(name = child::EDGE_PROCESS)]
+    Edge(Child),
+    #[command(name = child::AGENT_PROCESS)]
+    Agent(Child),
+    #[command(name = child::PARENT_PROCESS)]
+    Parent(Resumed),
 }
 
 /// The names of [`Role`]s.
@@ -80,9 +83,9 @@ pub fn hidden(arguments: &[OsString]) -> Option<ExitCode> {
         return Some(refused);
     }
     let outcome = match hidden.role {
-        Role::EdgeProcess(child) => child::edge(&child.arguments()),
-        Role::AgentProcess(child) => child::agent(&child.arguments()),
-        Role::ParentProcess(resumed) => up::resume(resumed.trial),
+        Role::Edge(child) => child::edge(&child.arguments()),
+        Role::Agent(child) => child::agent(&child.arguments()),
+        Role::Parent(resumed) => up::resume(resumed.trial),
     };
     let Err(error) = outcome else { return Some(ExitCode::from(exit::OK)) };
     eprintln!("{} {error:#}", style.paint(Paint::Red, "error:"));

@@ -88,8 +88,9 @@ impl EdgeControl {
             edge.drain();
         }
         tokio::task::spawn_blocking(move || {
-            edge.map(Edge::join);
-            looper.map(LooperHandle::stop);
+            // The loop looks until the last request is done.
+            edge.into_iter().for_each(Edge::join);
+            looper.into_iter().for_each(LooperHandle::stop);
         })
     }
 

@@ -1,7 +1,8 @@
 //! What the parent process of a pool holds, and how it comes and goes.
 //!
 //! ```text
-//! start:   settings -> folder, lock -> leftovers of a killed run -> sockets -> home -> agents -> edges
+//! start:   settings -> folder, lock -> leftovers of a killed run -> sockets -> home -> agents
+//!          -> edges
 //! stop:    edges drain -> agents stop their servers -> folder cleared
 //! ```
 
