@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! read      the file, whole; what is wrong with it, or can't change now, and nothing has changed
-//! try       sockets for new addresses; each edge says whether it could go on under it
+//! try       each edge says whether it could go on under it; sockets for new addresses
 //! commit    the children's copy, the home's hash; each edge changes in place
 //! agents    those concerned make room for their successors, over running servers
 //! edges     those that listen otherwise, or did not follow, are replaced one after the other
@@ -126,7 +126,7 @@ impl Parent {
     async fn reload(&self, arguments: &ReloadArguments) -> Result<String, Refusal> {
         let (plan, file) = self.plan(arguments)?;
         let old = self.settings();
-        self.agree(&plan, &old).await?;
+        self.agree(&plan).await?;
         self.commit(&plan, &old);
         self.source.borrow_mut().file = file;
         self.reloads.set(self.reloads.get().wrapping_add(1));
@@ -197,13 +197,12 @@ impl Parent {
         replaced.map(|(place, _)| place).collect()
     }
 
-    /// Sockets for all, and a yes of each edge; else nothing has changed.
-    async fn agree(&self, plan: &Plan, old: &Settings) -> Result<(), Refusal> {
+    /// A yes of each edge, and sockets for all; else nothing has changed.
+    async fn agree(&self, plan: &Plan) -> Result<(), Refusal> {
         let next = self.path(SETTINGS_NEXT);
         let written = write_private(&next, &plan.new.to_toml());
         written.map_err(|error| internal(format!("{error:#}")))?;
-        let prepared = self.sockets.borrow_mut().prepare(&plan.new);
-        let mut agreed = prepared.map_err(|error| Refusal::new(Code::Refused, error.to_string()));
+        let mut agreed = Ok(());
         for edge in self.serving() {
             if agreed.is_err() || plan.has_other_nodes {
                 break;
@@ -221,8 +220,13 @@ impl Parent {
                 agreed = Err(Refusal::new(Code::Refused, text));
             }
         }
+        if agreed.is_ok() {
+            let refused = |error: edge::StartError| {
+                Refusal::new(Code::Refused, format!("{error}; nothing has changed"))
+            };
+            agreed = self.sockets.borrow_mut().prepare(&plan.new).map_err(refused);
+        }
         if agreed.is_err() {
-            self.sockets.borrow_mut().retain(old);
             // A copy that nobody reads does no harm.
             let _ = std::fs::remove_file(&next);
         }

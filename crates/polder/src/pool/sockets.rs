@@ -83,23 +83,26 @@ impl Sockets {
         Ok(Self { groups })
     }
 
-    /// Makes what these settings need and is not there. An error names the address.
+    /// Makes what these settings need and is not there. An error names the address; then nothing
+    /// has changed. What is made has to be served soon: clients may wait there at once.
     pub(super) fn prepare(&mut self, settings: &Settings) -> Result<(), StartError> {
+        let mut made = Vec::new();
         for (key, edges) in wanted(settings) {
             let needed = edges.iter().map(|(_, threads)| threads).sum();
-            match self.groups.get_mut(&key) {
-                None => {
-                    let sockets = Listening::open(key.address, needed, false)?.sockets;
-                    self.groups.insert(key, Group { sockets, from_outside: false });
-                }
+            let sockets = match self.groups.get(&key) {
+                None => Listening::open(key.address, needed, false)?.sockets,
                 Some(group) if !group.from_outside && group.sockets.len() < needed => {
                     let failed = |source| StartError::Listen { address: key.address, source };
                     let bound = group.sockets[0].local_addr().map_err(failed)?;
-                    let more = Listening::open(bound, needed - group.sockets.len(), true)?;
-                    group.sockets.extend(more.sockets);
+                    Listening::open(bound, needed - group.sockets.len(), true)?.sockets
                 }
-                Some(_) => {}
-            }
+                Some(_) => continue,
+            };
+            made.push((key, sockets));
+        }
+        for (key, sockets) in made {
+            let none = || Group { sockets: Vec::new(), from_outside: false };
+            self.groups.entry(key).or_insert_with(none).sockets.extend(sockets);
         }
         Ok(())
     }
