@@ -1,13 +1,17 @@
 //! One thread of an edge: it accepts, serves connections, and drains.
 
+use crate::access_log::LogQueue;
 use crate::core::{Core, Shared};
 use crate::edge::Stage;
 use crate::face::Dispatcher;
 use crate::forward::client_value;
+use crate::labels::Chance;
 use crate::listen::BACKLOG;
 use crate::live::{Change, Live};
 use crate::metrics::Shard;
 use crate::options::Options;
+use crate::proxy_header::Ends;
+use crate::proxy_in::{NoHeader, read_header};
 use crate::serve::serve;
 use crate::upstream::{Pool, PoolLimits};
 use crate::wire::{Client, ClientWire};
@@ -36,13 +40,20 @@ const HEADERS_MAX_INLINE: usize = 100;
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 
 impl<D: Dispatcher> Core<D> {
-    pub(crate) fn new(shared: Arc<Shared>, dispatcher: D, metrics: Arc<Shard>) -> Rc<Self> {
+    pub(crate) fn new(
+        shared: Arc<Shared>,
+        dispatcher: D,
+        metrics: Arc<Shard>,
+        log: Option<LogQueue>,
+    ) -> Rc<Self> {
         Rc::new(Self {
             pool: Rc::new(Pool::new(pool_limits(&shared.options))),
             server: server(&shared.options),
             shared,
             dispatcher,
             metrics,
+            log: log.map(Rc::new),
+            chance: Rc::new(Chance::seeded()),
             draining: Rc::default(),
             drain: Rc::default(),
             open: Rc::default(),
@@ -59,6 +70,8 @@ impl<D: Dispatcher> Core<D> {
             shared,
             dispatcher: self.dispatcher.clone(),
             metrics: Arc::clone(&self.metrics),
+            log: self.log.clone(),
+            chance: Rc::clone(&self.chance),
             draining: Rc::clone(&self.draining),
             drain: Rc::clone(&self.drain),
             open: Rc::clone(&self.open),
@@ -212,6 +225,38 @@ impl<D: Dispatcher> Drop for Open<D> {
     }
 }
 
+/// Whom a connection is served for; none where it must be closed.
+async fn client_of<D: Dispatcher>(
+    core: &Core<D>,
+    stream: &mut TcpStream,
+    peer: SocketAddr,
+) -> Option<(SocketAddr, Option<Ends>)> {
+    let options = core.options();
+    let announces = options.sites.iter().any(|site| site.proxy_protocol_out.is_some());
+    let own = if announces { stream.local_addr().ok() } else { None };
+    let own = own.map(|destination| Ends { source: peer, destination });
+    if !options.proxy_protocol.iter().any(|network| network.contains(peer.ip())) {
+        return Some((peer, own));
+    }
+    // The box keeps what is needed here out of the connection's long life.
+    let header = Box::pin(read_header(stream, options.header_timeout()));
+    let read = tokio::select! {
+        read = header => read,
+        // As a connection without a request: nobody waits for it.
+        () = core.drain.notified() => return None,
+    };
+    match read {
+        Ok(Some(ends)) => Some((ends.source, Some(ends))),
+        Ok(None) => Some((peer, own)),
+        Err(NoHeader::Ended) => None,
+        Err(error) => {
+            core.metrics.proxy_headers_refused.add(1);
+            tracing::debug!(%peer, %error, "a connection without its PROXY header is closed");
+            None
+        }
+    }
+}
+
 /// Serves one client until either side closes the connection.
 async fn connection<D: Dispatcher>(
     live: Rc<Live<D>>,
@@ -222,12 +267,16 @@ async fn connection<D: Dispatcher>(
 ) {
     let core = Rc::clone(&open.0);
     let options = core.options();
+    let mut stream = stream;
+    let Some((peer, ends)) = client_of(&core, &mut stream, peer).await else { return };
     if let Err(error) = stream.set_nodelay(true) {
         tracing::debug!(%peer, %error, "a client went away at once");
         return;
     }
     let idle = Duration::from_millis(options.keep_alive_idle_ms);
-    let client = Rc::new(Client::new(peer, options.header_timeout(), idle));
+    let mut client = Client::new(peer, options.header_timeout(), idle);
+    client.ends = ends;
+    let client = Rc::new(client);
     let client_value = client_value(peer.ip());
     let wire = ClientWire::new(stream, Rc::clone(&client), options.body_idle(), share);
     let service = hyper::service::service_fn(|request| {

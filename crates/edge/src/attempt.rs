@@ -7,8 +7,10 @@ use crate::answer::Reason;
 use crate::core::Core;
 use crate::face::{Dispatcher, Permit, Verdict};
 use crate::head::{Framing, Head};
+use crate::labels::Labels;
+use crate::proxy_header::Announced;
 use crate::upload::{Gate, Upload, UploadBody, UploadFault};
-use crate::upstream::{Asking, Connection, HeadFault, Lease};
+use crate::upstream::{Asking, Connection, HeadFault, Lease, Route};
 use crate::wire::Client;
 use http::request::Parts;
 use http::{HeaderValue, Method, response};
@@ -27,6 +29,9 @@ pub(crate) struct Outgoing {
     pub(crate) host: HeaderValue,
     pub(crate) client_value: HeaderValue,
     pub(crate) upload: Option<Rc<Upload>>,
+    pub(crate) labels: Labels,
+    /// What a connection to the server must have begun with.
+    pub(crate) announced: Option<Announced>,
 }
 
 impl Outgoing {
@@ -104,12 +109,13 @@ pub(crate) async fn attempt<D: Dispatcher>(
     fresh: bool,
 ) -> Result<(response::Parts, Lease), Failure> {
     let (node, address) = (permit.node(), permit.address());
-    let kept = if fresh { None } else { core.pool.take(node, address) };
+    let route = Route { node, address, announced: outgoing.announced };
+    let kept = if fresh { None } else { core.pool.take(route) };
     let mut lease = if let Some(lease) = kept {
         core.metrics.upstream_reused.add(1);
         lease
     } else {
-        let connected = core.pool.connect(node, address).await;
+        let connected = core.pool.connect(route).await;
         connected.map_err(|error| {
             tracing::debug!(%node, %address, %error, "no connection to a server");
             Failure::of_connect()

@@ -1,8 +1,10 @@
 //! What the requests of one thread share.
 
+use crate::access_log::LogQueue;
 use crate::face::Dispatcher;
 use crate::forward::Forwarder;
 use crate::hosts::SiteMap;
+use crate::labels::{Chance, LabelRules};
 use crate::metrics::Shard;
 use crate::options::Options;
 use crate::upstream::Pool;
@@ -18,6 +20,7 @@ pub(crate) struct Shared {
     pub(crate) options: Options,
     pub(crate) sites: SiteMap,
     pub(crate) forwarder: Forwarder,
+    pub(crate) labels: LabelRules,
     /// `connections_max` of the whole edge.
     pub(crate) connections: Arc<Semaphore>,
 }
@@ -35,6 +38,8 @@ pub(crate) struct Core<D> {
     pub(crate) dispatcher: D,
     pub(crate) pool: Rc<Pool>,
     pub(crate) metrics: Arc<Shard>,
+    pub(crate) log: Option<Rc<LogQueue>>,
+    pub(crate) chance: Rc<Chance>,
     pub(crate) server: http1::Builder,
     /// No new connection, and no second request on an old one.
     pub(crate) draining: Rc<Cell<bool>>,

@@ -1,13 +1,19 @@
 //! A response's body on its way to the client, and what ends with it.
 
+use crate::access_log::{Ended, Entry};
+use crate::answer::Reason;
 use crate::core::Core;
 use crate::face::Dispatcher;
 use crate::hosts::SiteSlot;
+use crate::labels::{Labels, X_REQUEST_ID};
 use crate::upload::Upload;
 use crate::upstream::{Connection, Lease};
 use crate::wire::Client;
 use bytes::Bytes;
+use http::HeaderMap;
+use http::request::Parts;
 use http_body::{Body, Frame, SizeHint};
+use pool_model::NodeId;
 use std::pin::Pin;
 use std::rc::Rc;
 use std::task::{Context, Poll};
@@ -23,15 +29,44 @@ pub(crate) struct Meter<D: Dispatcher> {
     class: u8,
     request_bytes: u64,
     response_bytes: u64,
+    pub(crate) labels: Labels,
+    /// Only with an access log.
+    entry: Option<Box<Entry>>,
 }
 
 impl<D: Dispatcher> Meter<D> {
-    pub(crate) fn new(core: Rc<Core<D>>, client: Rc<Client>) -> Self {
+    pub(crate) fn new(core: Rc<Core<D>>, client: Rc<Client>, parts: &Parts) -> Self {
         client.request_begins();
         core.metrics.site(None).in_flight.add(1);
         let started = Instant::now();
         let (request_bytes, response_bytes) = (0, 0);
-        Self { core, client, slot: None, started, class: 0, request_bytes, response_bytes }
+        let labels = Labels::new(core.shared.labels, &parts.headers, &core.chance);
+        let entry = core.log.as_ref().map(|_| Box::new(Entry::new(parts)));
+        let slot = None;
+        Self { core, client, slot, started, class: 0, request_bytes, response_bytes, labels, entry }
+    }
+
+    /// A server takes the request: the first one, or another after a failure.
+    pub(crate) fn goes_to(&mut self, node: NodeId) {
+        if let Some(entry) = &mut self.entry {
+            entry.retries += u32::from(entry.node.is_some());
+            entry.node = Some(node);
+        }
+    }
+
+    /// Adds to a response what the client is to know the request by.
+    pub(crate) fn label(&self, fields: &mut HeaderMap) {
+        if let Some(id) = self.labels.id_value() {
+            fields.insert(X_REQUEST_ID, id);
+        }
+    }
+
+    /// The edge answers itself.
+    pub(crate) fn set_reason(&mut self, reason: Reason, text_bytes: usize) {
+        if let Some(entry) = &mut self.entry {
+            entry.reason = Some(reason);
+            entry.text_bytes = text_bytes as u64;
+        }
     }
 
     pub(crate) fn slot(&self) -> Option<SiteSlot> {
@@ -46,6 +81,10 @@ impl<D: Dispatcher> Meter<D> {
 
     pub(crate) fn set_status(&mut self, status: http::StatusCode) {
         self.class = u8::try_from(status.as_u16() / 100).unwrap_or(0).min(5);
+        if let Some(entry) = &mut self.entry {
+            entry.status = status.as_u16();
+            entry.first_byte = Some(self.started.elapsed());
+        }
     }
 }
 
@@ -54,12 +93,26 @@ impl<D: Dispatcher> Drop for Meter<D> {
         let site = self.core.metrics.site(self.slot);
         site.in_flight.take(1);
         site.requests[usize::from(self.class)].add(1);
-        site.record_latency(self.started.elapsed());
+        let duration = self.started.elapsed();
+        site.record_latency(duration);
         if self.request_bytes > 0 {
             site.request_body_bytes.add(self.request_bytes);
         }
         site.response_body_bytes.add(self.response_bytes);
         self.client.request_ends();
+        if let (Some(entry), Some(log)) = (&self.entry, &self.core.log) {
+            let site = self.slot.map(|slot| &self.core.options().sites[slot.0]);
+            let ended = Ended {
+                client: self.client.peer.ip().to_canonical(),
+                is_tls: false,
+                site: site.map(|site| site.name.as_str()),
+                labels: &self.labels,
+                duration,
+                bytes: self.response_bytes,
+                bytes_in: self.request_bytes,
+            };
+            entry.write(log, &ended);
+        }
     }
 }
 
@@ -151,6 +204,9 @@ fn poll_server<D: Dispatcher>(
     let peer = meter.client.peer;
     tracing::warn!(%peer, %fault, "a response is cut");
     *flight = None;
+    if let Some(entry) = &mut meter.entry {
+        entry.is_cut = true;
+    }
     meter.client.break_off();
     Poll::Ready(Some(Err(fault)))
 }

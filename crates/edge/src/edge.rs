@@ -1,6 +1,7 @@
 //! Starting, draining and stopping an edge.
 
 use crate::accept::run;
+use crate::access_log::{AccessLog, LogControl, LogQueue};
 use crate::core::{Core, Shared};
 use crate::face::Dispatcher;
 use crate::listen::{Listening, listen, sockets_of_thread};
@@ -29,6 +30,9 @@ pub enum StartError {
         /// Why.
         source: io::Error,
     },
+    /// The access log can't be opened, or its thread not be started.
+    #[error("can't start the access log: {0}")]
+    AccessLog(#[source] io::Error),
     /// A thread, or its runtime, could not be made.
     #[error("can't start a thread of the edge: {0}")]
     Thread(#[source] io::Error),
@@ -56,6 +60,7 @@ pub struct Edge {
     options: Options,
     /// What the threads serve under, and how they hear of changes.
     current: Mutex<(Arc<Shared>, Changes)>,
+    log: Option<AccessLog>,
 }
 
 impl Edge {
@@ -74,6 +79,14 @@ impl Edge {
         let shared = Arc::new(live::shared(options, None)?);
         let options = shared.options.clone();
         let (addresses, mut listeners) = listen(&options.listen, options.threads, &mut handed)?;
+        let (log, mut queues) = match options.access_log.clone().map(Arc::new) {
+            None => (None, Vec::new()),
+            Some(log) => {
+                let started = AccessLog::start(&log, options.threads);
+                let (log, queues) = started.map_err(StartError::AccessLog)?;
+                (Some(log), queues)
+            }
+        };
         let (stage, _) = watch::channel(Stage::Serve);
         let mut edge = Self {
             addresses,
@@ -81,11 +94,12 @@ impl Edge {
             threads: Vec::new(),
             shards: Vec::new(),
             options,
+            log,
             current: Mutex::new((Arc::clone(&shared), Changes::default())),
         };
         for number in 0..shared.options.threads {
             let sockets = sockets_of_thread(&mut listeners);
-            edge.start_thread(number, &shared, dispatcher.clone(), sockets)?;
+            edge.start_thread(number, &shared, dispatcher.clone(), sockets, queues.pop())?;
         }
         Ok(edge)
     }
@@ -123,6 +137,7 @@ impl Edge {
         shared: &Arc<Shared>,
         dispatcher: D,
         sockets: Vec<TcpListener>,
+        log: Option<LogQueue>,
     ) -> Result<(), StartError> {
         let metrics = Arc::new(Shard::new(self.options.sites.len()));
         self.shards.push(Arc::clone(&metrics));
@@ -132,7 +147,7 @@ impl Edge {
         let (started, ready) = mpsc::sync_channel(1);
         let body = move || match runtime() {
             Ok(runtime) => {
-                let core = Core::new(shared, dispatcher, metrics);
+                let core = Core::new(shared, dispatcher, metrics, log);
                 // The receiver waits for exactly this.
                 let _ = started.send(Ok(()));
                 runtime.block_on(run(core, sockets, changes, stage));
@@ -156,13 +171,22 @@ impl Edge {
     /// What was counted so far. A few microseconds.
     #[must_use]
     pub fn metrics(&self) -> Snapshot {
-        snapshot(&self.shards, &self.options.sites)
+        self.metrics_reader().snapshot()
     }
 
     /// A reader of the counters that outlives borrows of the edge.
     #[must_use]
     pub fn metrics_reader(&self) -> MetricsReader {
-        MetricsReader { shards: self.shards.clone(), options: self.options.clone() }
+        let log = self.log.as_ref().map(AccessLog::control);
+        MetricsReader { shards: self.shards.clone(), options: self.options.clone(), log }
+    }
+
+    /// Has the file of the access log opened anew, soon: for whoever has just renamed it. Without
+    /// a log, or without a file, nothing happens.
+    pub fn reopen_access_log(&self) {
+        if let Some(log) = &self.log {
+            log.control().reopen();
+        }
     }
 
     /// Takes no more connections and requests; those in flight get `drain_max_ms` to finish,
@@ -189,6 +213,9 @@ impl Edge {
                 tracing::error!("a thread of the edge panicked");
             }
         }
+        if let Some(log) = self.log.take() {
+            log.end();
+        }
     }
 }
 
@@ -204,13 +231,16 @@ impl Drop for Edge {
 pub struct MetricsReader {
     shards: Vec<Arc<Shard>>,
     options: Options,
+    log: Option<LogControl>,
 }
 
 impl MetricsReader {
     /// What was counted so far. A few microseconds.
     #[must_use]
     pub fn snapshot(&self) -> Snapshot {
-        snapshot(&self.shards, &self.options.sites)
+        let mut snapshot = snapshot(&self.shards, &self.options.sites);
+        snapshot.access_log_dropped = self.log.as_ref().map_or(0, LogControl::dropped);
+        snapshot
     }
 }
 

@@ -4,6 +4,7 @@
 
 use crate::attempt::Outgoing;
 use crate::head::{Framing, content_length, is_connection_option, is_protected};
+use crate::labels::{Labels, TRACEPARENT, X_REQUEST_ID};
 use crate::options::ForwardedTrust;
 use crate::upstream::HeadFault;
 use http::header::{self, HeaderMap, HeaderName, HeaderValue};
@@ -24,21 +25,35 @@ pub(crate) enum Fields<'a> {
 
 impl Fields<'_> {
     /// Room for the fields that the edge adds.
-    pub(crate) const ADDED: usize = 6;
+    pub(crate) const ADDED: usize = 8;
 
     fn add(&mut self, name: &HeaderName, value: &HeaderValue) {
         match self {
             Self::Map(map) => {
                 map.append(name.clone(), value.clone());
             }
-            Self::Lines(lines) => {
-                lines.extend_from_slice(name.as_str().as_bytes());
-                lines.extend_from_slice(b": ");
-                lines.extend_from_slice(value.as_bytes());
-                lines.extend_from_slice(b"\r\n");
-            }
+            Self::Lines(lines) => line(lines, name, value.as_bytes()),
         }
     }
+
+    /// A value of the edge's own making.
+    fn add_text(&mut self, name: &HeaderName, text: &[u8]) {
+        match self {
+            Self::Map(map) => {
+                if let Ok(value) = HeaderValue::from_bytes(text) {
+                    map.append(name.clone(), value);
+                }
+            }
+            Self::Lines(lines) => line(lines, name, text),
+        }
+    }
+}
+
+fn line(lines: &mut Vec<u8>, name: &HeaderName, value: &[u8]) {
+    lines.extend_from_slice(name.as_str().as_bytes());
+    lines.extend_from_slice(b": ");
+    lines.extend_from_slice(value);
+    lines.extend_from_slice(b"\r\n");
 }
 
 /// Fields of one connection, never of a message (RFC 9110, 7.6.1), and the framing, which is
@@ -70,8 +85,9 @@ fn claims_origin(name: &str) -> bool {
 ///
 /// Servers with CGI-like interfaces read `_` as `-`: `X_Forwarded_For` must not get past us where
 /// `X-Forwarded-For` does not.
-fn is_filtered(name: &HeaderName, rewrite: bool) -> bool {
-    let filtered = |name: &str| ends_here(name) || (rewrite && claims_origin(name));
+fn is_filtered(name: &HeaderName, rewrite: bool, labels: &Labels) -> bool {
+    let filtered =
+        |name: &str| ends_here(name) || (rewrite && claims_origin(name)) || labels.replaces(name);
     let name = name.as_str();
     filtered(name) || (name.contains('_') && filtered(&name.replace('_', "-")))
 }
@@ -95,11 +111,11 @@ impl Forwarder {
 
     /// The fields of a request as the server gets them.
     pub(crate) fn request(&self, outgoing: &Outgoing, to: &mut Fields<'_>) {
-        let Outgoing { parts, head, host, client_value, .. } = outgoing;
+        let Outgoing { parts, head, host, client_value, labels, .. } = outgoing;
         to.add(&header::HOST, host);
         let rewrite = self.trust == ForwardedTrust::Rewrite;
         for (name, value) in &parts.headers {
-            if !is_filtered(name, rewrite) && !head.dropped.contains(name) {
+            if !is_filtered(name, rewrite, labels) && !head.dropped.contains(name) {
                 to.add(name, value);
             }
         }
@@ -123,6 +139,12 @@ impl Forwarder {
         }
         let via = if parts.version == Version::HTTP_10 { &self.via_old } else { &self.via };
         to.add(&header::VIA, via);
+        if let Some(id) = labels.id() {
+            to.add_text(&X_REQUEST_ID, id);
+        }
+        if let Some(traceparent) = labels.traceparent() {
+            to.add_text(&TRACEPARENT, traceparent);
+        }
     }
 }
 
@@ -156,7 +178,8 @@ pub(crate) struct ResponseFields {
 
 impl ResponseFields {
     pub(crate) fn new(count: usize) -> Self {
-        let to = HeaderMap::with_capacity(count + 1);
+        // One for the length, one for the request's id.
+        let to = HeaderMap::with_capacity(count + 2);
         let (closes, keeps, named) = (false, false, Vec::new());
         Self { to, length: None, chunked: false, closes, keeps, named }
     }
@@ -229,7 +252,9 @@ mod tests {
         let head = Head::read(&parts, 1_000).unwrap();
         let host = head.host.clone().unwrap();
         let client_value = client_value("::ffff:192.0.2.7".parse().unwrap());
-        let outgoing = Outgoing { parts, head, host, client_value, upload: None };
+        let labels = Labels::default();
+        let outgoing =
+            Outgoing { parts, head, host, client_value, upload: None, labels, announced: None };
         let (mut map, mut lines) = (HeaderMap::new(), Vec::new());
         let forwarder = Forwarder::new(trust, "edge");
         forwarder.request(&outgoing, &mut Fields::Map(&mut map));

@@ -4,19 +4,23 @@
 //! low-level one, see [`Upstream`]), on one current-thread runtime for each thread; nothing is
 //! shared between threads but counters. The life of a request:
 //!
-//! 1. `accept` takes the connection, `wire` watches its time.
-//! 2. `head` refuses what readers could take differently; `hosts` finds the site.
+//! 1. `accept` takes the connection, `proxy_in` its PROXY header if it must have one, `wire`
+//!    watches its time.
+//! 2. `head` refuses what readers could take differently; `labels` gives the request its id;
+//!    `hosts` finds the site.
 //! 3. A [`Dispatcher`] gives a [`Permit`] as soon as a server has room ([`face`]).
 //! 4. `attempt` sends the request over a connection of `upstream`, its head written by
 //!    `forward`, its body streamed by `upload`; where rule 5 of the design allows, a failure
 //!    leads to another server.
-//! 5. `download` streams the response; with its end from the server's side the permit goes.
+//! 5. `download` streams the response; with its end from the server's side the permit goes, and
+//!    `access_log` has its line.
 //!
 //! Absent by design: no remote operation on the path of a request; no lock and no box there but
 //! hyper's own, the dispatcher's, and the gate of `Expect: 100-continue`; no knowledge of the pool
 //! outside the dispatcher.
 
 mod accept;
+mod access_log;
 mod answer;
 mod attempt;
 mod core;
@@ -27,21 +31,28 @@ pub mod face;
 mod forward;
 mod head;
 mod hosts;
+mod labels;
 mod listen;
 mod live;
 mod metrics;
+mod network;
 mod options;
+mod proxy_header;
+mod proxy_in;
 mod serve;
 mod upload;
 mod upstream;
 mod watchdog;
 mod wire;
 
+pub use access_log::{LogFormat, LogOptions, LogTarget};
 pub use answer::{REASON_HEADER, Reason, Source};
 pub use edge::{Edge, MetricsReader, StartError};
 pub use face::{Dispatcher, Permit, RETRIES_MAX, Refusal, Verdict};
 pub use listen::Listening;
 pub use live::UpdateError;
 pub use metrics::{Latency, SiteSnapshot, Snapshot};
+pub use network::{Network, NetworkError};
 pub use options::{ForwardedTrust, Options, OptionsError, SiteOptions};
+pub use proxy_header::ProxyVersion;
 pub use upstream::Upstream;

@@ -9,7 +9,8 @@ use crate::core::{Core, Shared};
 use crate::face::Dispatcher;
 use crate::forward::Forwarder;
 use crate::hosts::SiteMap;
-use crate::options::{Options, OptionsError};
+use crate::labels::LabelRules;
+use crate::options::{ForwardedTrust, Options, OptionsError};
 use std::cell::RefCell;
 use std::rc::Rc;
 use std::sync::{Arc, mpsc};
@@ -125,6 +126,11 @@ pub(crate) fn shared(options: Options, before: Option<&Shared>) -> Result<Shared
     Ok(Shared {
         sites: SiteMap::new(&options.sites, options.default_site)?,
         forwarder: Forwarder::new(options.forwarded, &options.via_name),
+        labels: LabelRules {
+            request_id: options.request_id,
+            trusts_id: options.forwarded == ForwardedTrust::Append,
+            trace: options.trace,
+        },
         connections,
         options,
     })
@@ -139,6 +145,7 @@ pub(crate) fn check_fixed(before: &Options, after: &Options) -> Result<(), Updat
         ("listen", before.listen == after.listen),
         ("threads", before.threads == after.threads),
         ("sites", named(before) == named(after)),
+        ("access_log", before.access_log == after.access_log),
     ];
     match fixed.iter().find(|(_, same)| !same) {
         Some((name, _)) => Err(UpdateError::Fixed(name)),

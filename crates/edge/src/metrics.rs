@@ -84,6 +84,7 @@ pub(crate) struct Shard {
     pub(crate) connections_open: Count,
     pub(crate) upstream_opened: Count,
     pub(crate) upstream_reused: Count,
+    pub(crate) proxy_headers_refused: Count,
 }
 
 impl Shard {
@@ -94,6 +95,7 @@ impl Shard {
             connections_open: Count::default(),
             upstream_opened: Count::default(),
             upstream_reused: Count::default(),
+            proxy_headers_refused: Count::default(),
         }
     }
 
@@ -210,6 +212,12 @@ pub struct Snapshot {
     pub upstream_opened: u64,
     /// Requests that went over a connection kept alive.
     pub upstream_reused: u64,
+    /// Connections that were closed because they did not begin with a header of the PROXY
+    /// protocol as they must.
+    pub proxy_headers_refused: u64,
+    /// Lines of the access log that were dropped, because its queue was full or its file could
+    /// not be written.
+    pub access_log_dropped: u64,
 }
 
 pub(crate) fn snapshot(shards: &[Arc<Shard>], sites: &[SiteOptions]) -> Snapshot {
@@ -227,6 +235,7 @@ pub(crate) fn snapshot(shards: &[Arc<Shard>], sites: &[SiteOptions]) -> Snapshot
         sum.connections_open = sum.connections_open.wrapping_add(shard.connections_open.get());
         sum.upstream_opened += shard.upstream_opened.get();
         sum.upstream_reused += shard.upstream_reused.get();
+        sum.proxy_headers_refused += shard.proxy_headers_refused.get();
     }
     sum
 }

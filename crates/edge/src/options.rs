@@ -1,6 +1,9 @@
 //! The settings of an edge's data plane, as plain values with units in their names.
 
+use crate::access_log::LogOptions;
 use crate::face::RETRIES_MAX;
+use crate::network::Network;
+use crate::proxy_header::ProxyVersion;
 use crate::upstream::Upstream;
 use pool_model::SiteId;
 use std::net::SocketAddr;
@@ -11,6 +14,9 @@ const THREADS_MAX: usize = 256;
 
 /// The smallest head buffer that hyper accepts.
 const HEADER_BYTES_MIN: usize = 8 * 1024;
+
+/// A queue has room for all its lines from the start; this many take some 30 MiB.
+const LOG_QUEUE_MAX: u64 = 1 << 20;
 
 /// What is believed of `X-Forwarded-*` and `Forwarded` in a client's request.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -34,6 +40,9 @@ pub struct SiteOptions {
     pub hosts: Vec<String>,
     /// Longest request body; a longer one gets 413.
     pub body_bytes_max: u64,
+    /// Whether, and how, each connection to its servers begins by telling for which client it was
+    /// made. Such a connection serves requests of that client's connection only.
+    pub proxy_protocol_out: Option<ProxyVersion>,
 }
 
 impl SiteOptions {
@@ -42,7 +51,8 @@ impl SiteOptions {
     #[must_use]
     pub fn new(id: SiteId, name: &str, hosts: &[&str]) -> Self {
         let hosts = hosts.iter().map(|&host| host.to_owned()).collect();
-        Self { id, name: name.to_owned(), hosts, body_bytes_max: 1 << 30 }
+        let name = name.to_owned();
+        Self { id, name, hosts, body_bytes_max: 1 << 30, proxy_protocol_out: None }
     }
 }
 
@@ -95,6 +105,16 @@ pub struct Options {
     pub forwarded: ForwardedTrust,
     /// The edge's name in `Via`.
     pub via_name: String,
+    /// Who must begin a connection with a header of the PROXY protocol. From everybody else such
+    /// a header is no HTTP.
+    pub proxy_protocol: Vec<Network>,
+    /// Whether each request gets an id, `X-Request-Id`. A client's own is kept where `forwarded`
+    /// trusts it.
+    pub request_id: bool,
+    /// Whether each request gets a `traceparent`. A client's own is continued.
+    pub trace: bool,
+    /// The access log, if there is one.
+    pub access_log: Option<LogOptions>,
 }
 
 impl Default for Options {
@@ -122,6 +142,10 @@ impl Default for Options {
             drain_max_ms: 10_000,
             forwarded: ForwardedTrust::Rewrite,
             via_name: "polder".to_owned(),
+            proxy_protocol: Vec::new(),
+            request_id: true,
+            trace: true,
+            access_log: None,
         }
     }
 }
@@ -197,6 +221,7 @@ impl Options {
             ("upstream_idle_ms", self.upstream_idle_ms, 1, day_ms),
             ("connections_max", self.connections_max as u64, 1, 1 << 24),
             ("drain_max_ms", self.drain_max_ms, 0, day_ms),
+            ("access_log.queue_max", self.log_queue_max(), 1, LOG_QUEUE_MAX),
         ];
         for (name, given, min, max) in ranges {
             if given < min || given > max {
@@ -208,6 +233,10 @@ impl Options {
             return Err(OptionsError::BadViaName(self.via_name.clone()));
         }
         Ok(())
+    }
+
+    fn log_queue_max(&self) -> u64 {
+        self.access_log.as_ref().map_or(1, |log| log.queue_max as u64)
     }
 
     pub(crate) fn header_timeout(&self) -> Duration {

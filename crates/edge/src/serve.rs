@@ -8,9 +8,11 @@ use crate::face::{Dispatcher, Permit, Refusal, Verdict};
 use crate::head::{Framing, Head};
 use crate::hosts::{SiteSlot, host_of};
 use crate::options::SiteOptions;
+use crate::proxy_header::Announced;
 use crate::upload::{Upload, UploadLimits};
 use crate::upstream::Lease;
 use crate::wire::Client;
+use http::request::Parts;
 use http::{HeaderValue, Request, Response, header, response};
 use hyper::body::Incoming;
 use pool_model::{NodeId, SiteId};
@@ -34,15 +36,16 @@ pub(crate) async fn serve<D: Dispatcher>(
     client_value: HeaderValue,
     request: Request<Incoming>,
 ) -> Result<Response<Download<D>>, Infallible> {
-    let mut meter = Meter::new(core, client);
-    let outgoing = match accept(&mut meter, client_value, request) {
+    let (parts, body) = request.into_parts();
+    let mut meter = Meter::new(core, client, &parts);
+    let outgoing = match accept(&mut meter, client_value, parts, body) {
         Ok(outgoing) => outgoing,
         Err(Rejected { reason, body }) => {
             let close = !http_body::Body::is_end_stream(&body);
             return Ok(refuse(meter, reason, close));
         }
     };
-    match forward(&meter, &outgoing).await {
+    match forward(&mut meter, &outgoing).await {
         Ok((parts, flight)) => Ok(pass(meter, parts, flight)),
         Err(reason) => {
             let close = !drain(&outgoing).await;
@@ -61,9 +64,9 @@ struct Rejected {
 fn accept<D: Dispatcher>(
     meter: &mut Meter<D>,
     client_value: HeaderValue,
-    request: Request<Incoming>,
+    parts: Parts,
+    body: Incoming,
 ) -> Result<Outgoing, Rejected> {
-    let (parts, body) = request.into_parts();
     let shared = &meter.core.shared;
     let head = match Head::read(&parts, shared.options.uri_bytes_max) {
         Ok(head) => head,
@@ -84,6 +87,10 @@ fn accept<D: Dispatcher>(
         expect_wait: Duration::from_millis(shared.options.expect_wait_ms),
     };
     let host = head.host.clone().or_else(|| main_host(site));
+    let announced = match (site.proxy_protocol_out, meter.client.ends) {
+        (Some(version), Some(ends)) => Some(Announced { version, ends }),
+        _ => None,
+    };
     meter.set_slot(slot);
     if exact_bytes.is_some_and(|bytes| bytes > limits.body_bytes_max) {
         return Err(Rejected { reason: Reason::BodyTooLarge, body });
@@ -91,7 +98,8 @@ fn accept<D: Dispatcher>(
     let Some(host) = host else { return Err(Rejected { reason: Reason::BadRequest, body }) };
     let bodiless = matches!(head.framing, Framing::None | Framing::Length(0));
     let upload = (!bodiless).then(|| Rc::new(Upload::new(body, limits, exact_bytes)));
-    Ok(Outgoing { parts, head, host, client_value, upload })
+    let labels = meter.labels.clone();
+    Ok(Outgoing { parts, head, host, client_value, upload, labels, announced })
 }
 
 fn site_of<D: Dispatcher>(core: &Core<D>, head: &Head) -> Option<SiteSlot> {
@@ -110,16 +118,17 @@ fn main_host(site: &SiteOptions) -> Option<HeaderValue> {
 
 /// Attempts, until one is answered or no other is allowed.
 async fn forward<D: Dispatcher>(
-    meter: &Meter<D>,
+    meter: &mut Meter<D>,
     outgoing: &Outgoing,
 ) -> Result<(response::Parts, Flight<D>), Reason> {
-    let core = &*meter.core;
+    let core = &*Rc::clone(&meter.core);
     let slot = meter.slot().ok_or(Reason::UnknownSite)?;
     let site = core.options().sites[slot.0].id;
     let counts = core.metrics.site(Some(slot));
     let mut failed = Vec::new();
     loop {
         let permit = acquire(&core.dispatcher, site, &failed).await.map_err(Reason::from)?;
+        meter.goes_to(permit.node());
         let failure = match at_server(meter, &permit, outgoing).await {
             Ok((parts, lease)) => {
                 let upload = outgoing.upload.clone();
@@ -193,6 +202,7 @@ fn pass<D: Dispatcher>(
         }
     }
     meter.set_status(status);
+    meter.label(&mut parts.headers);
     parts.version = http::Version::HTTP_11;
     Response::from_parts(parts, Download::server(flight, meter))
 }
@@ -225,6 +235,8 @@ fn refuse<D: Dispatcher>(
     meter.core.metrics.site(meter.slot()).refusals[reason.index()].add(1);
     meter.set_status(reason.status());
     let (mut parts, text) = reason.answer().into_parts();
+    meter.set_reason(reason, text.len());
+    meter.label(&mut parts.headers);
     if close {
         parts.headers.insert(header::CONNECTION, HeaderValue::from_static("close"));
     }

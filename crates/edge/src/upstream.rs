@@ -16,6 +16,7 @@ mod send;
 
 use crate::attempt::Outgoing;
 use crate::forward::Forwarder;
+use crate::proxy_header::{Announced, write};
 use crate::upload::{Gate, UploadBody};
 use bytes::Bytes;
 use http::response::Parts;
@@ -27,6 +28,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
+use tokio::io::AsyncWriteExt;
 use tokio::net::TcpStream;
 use tokio::time::Instant;
 
@@ -169,11 +171,19 @@ impl Connection for Link {
     }
 }
 
+/// Where a connection leads, and for whom.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Route {
+    pub(crate) node: NodeId,
+    pub(crate) address: SocketAddr,
+    /// The server was told a client's address: nobody else's requests may go this way.
+    pub(crate) announced: Option<Announced>,
+}
+
 /// A connection that a request holds.
 pub(crate) struct Lease {
     pub(crate) link: Link,
-    node: NodeId,
-    address: SocketAddr,
+    route: Route,
     /// It served a request before: the server may have closed it meanwhile.
     pub(crate) reused: bool,
 }
@@ -181,6 +191,7 @@ pub(crate) struct Lease {
 struct Idle {
     link: Link,
     since: Instant,
+    announced: Option<Announced>,
 }
 
 struct Server {
@@ -217,13 +228,16 @@ impl Pool {
     }
 
     /// The connection that was used last, if one is left.
-    pub(crate) fn take(&self, node: NodeId, address: SocketAddr) -> Option<Lease> {
+    pub(crate) fn take(&self, route: Route) -> Option<Lease> {
         let mut nodes = self.nodes.borrow_mut();
-        let servers = nodes.get_mut(node.index())?;
-        let server = servers.iter_mut().find(|server| server.address == address)?;
-        while let Some(Idle { link, .. }) = server.idle.pop() {
+        let servers = nodes.get_mut(route.node.index())?;
+        let server = servers.iter_mut().find(|server| server.address == route.address)?;
+        let fits = |idle: &Idle| idle.announced == route.announced;
+        // Where nothing is announced this is the last one.
+        while let Some(place) = server.idle.iter().rposition(fits) {
+            let Idle { link, .. } = server.idle.remove(place);
             if link.is_ready() {
-                return Some(Lease { link, node, address, reused: true });
+                return Some(Lease { link, route, reused: true });
             }
         }
         None
@@ -234,35 +248,47 @@ impl Pool {
         if !lease.link.is_open() {
             return;
         }
+        let Route { node, address, announced } = lease.route;
         let mut nodes = self.nodes.borrow_mut();
-        if nodes.len() <= lease.node.index() {
-            nodes.resize_with(lease.node.index() + 1, Vec::new);
+        if nodes.len() <= node.index() {
+            nodes.resize_with(node.index() + 1, Vec::new);
         }
-        let servers = &mut nodes[lease.node.index()];
-        let place = servers.iter().position(|server| server.address == lease.address);
+        let servers = &mut nodes[node.index()];
+        let place = servers.iter().position(|server| server.address == address);
         let place = place.unwrap_or_else(|| {
             if servers.len() == SERVERS_PER_NODE_MAX {
                 servers.remove(0);
             }
-            servers.push(Server { address: lease.address, idle: Vec::new() });
+            servers.push(Server { address, idle: Vec::new() });
             servers.len() - 1
         });
         let idle = &mut servers[place].idle;
-        if idle.len() < self.limits.get().idle_max {
-            idle.push(Idle { link: lease.link, since: Instant::now() });
+        let idle_max = self.limits.get().idle_max;
+        // What was made for a client that is gone by now makes room for what is in use.
+        if announced.is_some() && idle.len() == idle_max && !idle.is_empty() {
+            idle.remove(0);
+        }
+        if idle.len() < idle_max {
+            idle.push(Idle { link: lease.link, since: Instant::now(), announced });
         }
     }
 
     /// A new connection.
-    pub(crate) async fn connect(&self, node: NodeId, address: SocketAddr) -> io::Result<Lease> {
+    pub(crate) async fn connect(&self, route: Route) -> io::Result<Lease> {
         let limits = self.limits.get();
-        let connecting = TcpStream::connect(address);
+        let connecting = async {
+            let mut stream = TcpStream::connect(route.address).await?;
+            if let Some(Announced { version, ends }) = &route.announced {
+                stream.write_all(&write(*version, ends)).await?;
+            }
+            Ok::<_, io::Error>(stream)
+        };
         let stream = tokio::time::timeout(limits.connect_time, connecting)
             .await
             .map_err(|_| io::Error::new(io::ErrorKind::TimedOut, "no connection in time"))??;
         stream.set_nodelay(true)?;
         let link = Link::open(stream, &limits).await?;
-        Ok(Lease { link, node, address, reused: false })
+        Ok(Lease { link, route, reused: false })
     }
 
     /// Closes what has been idle for too long, for ever.

@@ -11,6 +11,7 @@
 //!
 //! Fast path: one clock read for each request, no allocation.
 
+use crate::proxy_header::Ends;
 use crate::watchdog::Watchdog;
 use std::cell::{Cell, RefCell};
 use std::io;
@@ -52,6 +53,8 @@ enum Phase {
 /// What a client's socket and its requests share.
 pub(crate) struct Client {
     pub(crate) peer: SocketAddr,
+    /// Both ends of the client's connection, where servers are to be told.
+    pub(crate) ends: Option<Ends>,
     phase: Cell<Phase>,
     reset: Cell<bool>,
     header_timeout: Duration,
@@ -64,6 +67,7 @@ impl Client {
     pub(crate) fn new(peer: SocketAddr, header_timeout: Duration, idle: Duration) -> Self {
         Self {
             peer,
+            ends: None,
             phase: Cell::new(Phase::Head(Instant::now() + header_timeout)),
             reset: Cell::new(false),
             header_timeout,

@@ -71,8 +71,10 @@ impl Twin {
                 done_there.fetch_add(1, Ordering::SeqCst);
             }
         });
-        let (edge, fixed) =
-            edge(Options { upstream, retries_max: 0, ..options() }, &[origin.address]);
+        let (edge, fixed) = edge(
+            Options { upstream, retries_max: 0, request_id: false, ..options() },
+            &[origin.address],
+        );
         Self { edge, fixed, origin, script, done }
     }
 

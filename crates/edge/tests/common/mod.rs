@@ -1,9 +1,10 @@
 //! Stand-ins for the tests: a dispatcher over fixed servers, an origin that tells what it saw,
 //! and clients on raw sockets.
 
-#![allow(dead_code, unreachable_pub)]
+#![allow(dead_code, unreachable_pub, clippy::print_stdout)]
 
 pub mod client;
+pub mod daemon;
 pub mod dispatcher;
 pub mod origin;
 

@@ -165,6 +165,16 @@ const FAMILIES: &[Family] = &[
         "Moves that the edge carried out.",
         edges!(edge => edge.moves as f64),
     ),
+    counter(
+        "polder_edge_refused_proxy_headers",
+        "Connections closed because they did not begin with a PROXY header as they must.",
+        edges!(edge => edge.proxy_headers_refused as f64),
+    ),
+    counter(
+        "polder_edge_dropped_access_log_lines",
+        "Lines of the access log that were dropped because they could not be written in time.",
+        edges!(edge => edge.access_log_dropped as f64),
+    ),
 ];
 
 #[derive(Debug)]

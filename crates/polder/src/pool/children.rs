@@ -275,12 +275,20 @@ impl Ward {
         let child = command
             .args(command_line(name, &arguments))
             .stdin(stdin)
-            // Standard output belongs to whoever ran the parent.
-            .stdout(Stdio::null())
+            .stdout(self.standard_output(&family.settings))
             // Ctrl-C reaches the parent alone: it stops its children in their order.
             .process_group(0)
             .spawn()?;
         Process::of(child.id())
+    }
+
+    /// It belongs to whoever ran the parent, unless requests are to be noted there.
+    fn standard_output(&self, settings: &Settings) -> Stdio {
+        let is_log = settings.access_log.target == Some(edge::LogTarget::Stdout);
+        match self.role {
+            Role::Edge { .. } if is_log => Stdio::inherit(),
+            Role::Edge { .. } | Role::Agent(_) => Stdio::null(),
+        }
     }
 
     fn sockets_for_child(&self) -> io::Result<OwnedFd> {

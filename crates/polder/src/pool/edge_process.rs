@@ -113,6 +113,10 @@ impl EdgeControl {
                 false => edge.update(options),
             };
             done.map_err(|error| refused(error.to_string()))?;
+            if !arguments.is_trial {
+                // It may have been renamed.
+                edge.reopen_access_log();
+            }
         }
         if arguments.is_trial {
             return Ok(Response::done("it can go on under these settings"));

@@ -3,7 +3,7 @@
 use super::descriptors::clients_max;
 use crate::settings::{Check, Edge, Forwarded, Mode, PolicyName, Servers, Settings, Site, Start};
 use edge::dispatch::{DispatchOptions, HealthOptions, SiteRules};
-use edge::{ForwardedTrust, SiteOptions};
+use edge::{ForwardedTrust, LogOptions, SiteOptions};
 use moves::Timing;
 use moves::looper::{LooperOptions, Place};
 use policy::{Policy, Reconf, Rigid, Thresholds, ThresholdsError};
@@ -80,7 +80,13 @@ pub(super) fn edge(settings: &Settings, place: usize) -> Result<edge::Options, I
     for (index, site) in settings.sites.iter().enumerate() {
         let (id, name) = (site_id(index)?, site.name.clone());
         let hosts = site.hosts.clone();
-        sites.push(SiteOptions { id, name, hosts, body_bytes_max: http.body_bytes_max });
+        sites.push(SiteOptions {
+            id,
+            name,
+            hosts,
+            body_bytes_max: http.body_bytes_max,
+            proxy_protocol_out: site.proxy_protocol_out,
+        });
     }
     let default_site = http.default_site.as_deref();
     let threads = threads(own);
@@ -100,7 +106,7 @@ pub(super) fn edge(settings: &Settings, place: usize) -> Result<edge::Options, I
         expect_wait_ms: http.expect_wait_ms.into(),
         retry_body_max_bytes: http.retry_body_max_bytes as usize,
         retries_max: usize::from(http.retries_max),
-        upstream: edge::Upstream::default(),
+        upstream: http.upstream,
         upstream_idle_max: http.upstream_idle_max as usize,
         upstream_idle_ms: http.upstream_idle_ms.into(),
         connections_max: clients_max(settings, threads),
@@ -110,6 +116,20 @@ pub(super) fn edge(settings: &Settings, place: usize) -> Result<edge::Options, I
             Forwarded::Append => ForwardedTrust::Append,
         },
         via_name: "polder".to_owned(),
+        proxy_protocol: own.proxy_protocol.clone(),
+        request_id: http.request_id,
+        trace: http.trace,
+        access_log: access_log(settings),
+    })
+}
+
+fn access_log(settings: &Settings) -> Option<LogOptions> {
+    let log = &settings.access_log;
+    Some(LogOptions {
+        target: log.target.clone()?,
+        format: log.format,
+        queue_max: log.queue_max as usize,
+        nodes: settings.nodes.iter().map(|node| node.name.clone()).collect(),
     })
 }
 

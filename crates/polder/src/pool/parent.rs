@@ -106,12 +106,13 @@ impl Parent {
             tracing::warn!("no edge listens on {address}, a socket from the service manager");
         }
         sockets.retain(settings);
+        let metrics = settings.pool.metrics.map(Metrics::bind).transpose()?;
+        // From here on files lie in the folder.
         folder.clear()?;
         let copy = folder.path().join(SETTINGS_COPY);
         write_private(&copy, &settings.to_toml())?;
         let home = serve_home(settings, folder.path())?;
         let control = Server::listen(&folder.path().join(CONTROL_SOCKET))?;
-        let metrics = settings.pool.metrics.map(Metrics::bind).transpose()?;
         let family = Family {
             program: source.program.clone(),
             settings: Rc::new(settings.clone()),

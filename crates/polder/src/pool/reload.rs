@@ -178,9 +178,9 @@ impl Parent {
 
     /// Edges that can't go on as they are.
     fn replaced(&self, changes: &[Change], new: &Settings) -> Vec<usize> {
-        let other_nodes = changes
-            .iter()
-            .any(|change| matches!(change, Change::NodeAdded(_) | Change::NodeRemoved));
+        let concerns_all = changes.iter().any(|change| {
+            matches!(change, Change::NodeAdded(_) | Change::NodeRemoved | Change::AccessLog(_))
+        });
         let listens_otherwise = |wanted: usize| {
             let is_it =
                 |one: &Change| matches!(one, Change::Edge { place, .. } if *place == wanted);
@@ -189,7 +189,7 @@ impl Parent {
         let sockets = self.sockets.borrow();
         let edges = self.edges.borrow();
         let replaced = edges.iter().enumerate().take(new.edges.len()).filter(|(place, edge)| {
-            other_nodes
+            concerns_all
                 || edge.outdated.get()
                 || listens_otherwise(*place)
                 || edge.shares != sockets.shares(new, *place)

@@ -166,6 +166,8 @@ impl Reporter {
             age_s: monotonic().saturating_sub(self.started).as_secs(),
             program: env!("CARGO_PKG_VERSION").to_owned(),
             leaving: false,
+            proxy_headers_refused: counters.proxy_headers_refused,
+            access_log_dropped: counters.access_log_dropped,
         }
     }
 

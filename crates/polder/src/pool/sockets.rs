@@ -207,7 +207,7 @@ mod tests {
         // The last edge of an address takes what the others leave.
         let fewer = settings(&[(&address, 1), ("127.0.0.1:0", 1), (&address, 1)]);
         sockets.prepare(&fewer).unwrap();
-        assert_eq!([0, 2].map(|place| counts(&sockets, &fewer, place)), [[1], [3]]);
+        assert_eq!([0, 2].map(|place| counts(&sockets, &fewer, place)), [[1], [2]]);
         assert_ne!(sockets.shares(&fewer, 0), kept);
         let more = settings(&[(&address, 2), ("127.0.0.1:0", 1), (&address, 4)]);
         sockets.prepare(&more).unwrap();

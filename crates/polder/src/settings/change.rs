@@ -10,7 +10,7 @@
 //! apply(changes(old, new), old) = arranged(old, new)
 //! ```
 
-use super::model::{Edge, Health, Http, Node, Pool, Servers, Settings, Site};
+use super::model::{AccessLog, Edge, Health, Http, Node, Pool, Servers, Settings, Site};
 use pool_model::{NodeId, SiteId};
 
 /// One change. Each carries the whole new table.
@@ -22,6 +22,8 @@ pub enum Change {
     Http(Http),
     /// `[health]`.
     Health(Health),
+    /// `[access_log]`: other processes take over from all edges.
+    AccessLog(AccessLog),
     /// An edge listens elsewhere, or with other threads: another process takes over from it.
     Edge {
         /// Its place.
@@ -63,7 +65,7 @@ pub fn changes(old: &Settings, new: &Settings) -> Result<Vec<Change>, Vec<String
         return Err(refused);
     }
     // A table that is added to the settings has to be named here.
-    let Settings { pool, edges, http, health, sites, nodes } = new;
+    let Settings { pool, edges, http, health, access_log, sites, nodes } = new;
     let mut changes = Vec::new();
     if *pool != old.pool {
         changes.push(Change::Pool(pool.clone()));
@@ -73,6 +75,9 @@ pub fn changes(old: &Settings, new: &Settings) -> Result<Vec<Change>, Vec<String
     }
     if *health != old.health {
         changes.push(Change::Health(health.clone()));
+    }
+    if *access_log != old.access_log {
+        changes.push(Change::AccessLog(access_log.clone()));
     }
     for (index, (site, before)) in sites.iter().zip(&old.sites).enumerate() {
         if let (true, Ok(id)) = (site != before, SiteId::from_index(index)) {
@@ -102,6 +107,7 @@ pub fn apply(settings: &mut Settings, change: Change) {
         Change::Pool(pool) => settings.pool = pool,
         Change::Http(http) => settings.http = http,
         Change::Health(health) => settings.health = health,
+        Change::AccessLog(access_log) => settings.access_log = access_log,
         Change::Edge { place, edge } => settings.edges[place] = edge,
         Change::EdgeAdded(edge) => settings.edges.push(edge),
         Change::EdgeRemoved => drop(settings.edges.pop()),

@@ -163,5 +163,6 @@ fn agents_are_concerned_by_their_own_settings_only() {
     assert_eq!(concerned(&|new| new.health.failures_max += 1), [false, false]);
     assert_eq!(concerned(&|new| new.health.check_every_ms += 1), [true, true]);
     assert_eq!(concerned(&|new| new.nodes[1].max_in_flight += 1), [false, true]);
-    assert_eq!(concerned(&|new| new.sites[0].check = super::super::Check::Tcp), [true, true]);
+    let path = || super::super::Check::Path("/up".to_owned());
+    assert_eq!(concerned(&|new| new.sites[0].check = path()), [true, true]);
 }

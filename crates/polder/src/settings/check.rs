@@ -24,7 +24,8 @@ const LISTEN_DEFAULT: SocketAddr =
 pub(super) fn complete(draft: Draft, end: &Span, findings: &Findings) -> Settings {
     let Draft { mut settings, marks } = draft;
     if settings.edges.is_empty() {
-        settings.edges.push(Edge { listen: vec![LISTEN_DEFAULT], threads: None });
+        let listen = vec![LISTEN_DEFAULT];
+        settings.edges.push(Edge { listen, threads: None, proxy_protocol: Vec::new() });
     }
     times_and_loads(&settings, &marks, findings);
     unique_names(&settings, &marks, findings);

@@ -182,4 +182,6 @@ mod across_tests;
 #[cfg(test)]
 mod any_text_tests;
 #[cfg(test)]
+mod connections_tests;
+#[cfg(test)]
 mod reference_tests;

@@ -1,5 +1,6 @@
 //! Settings as the rest of the program sees them: typed, complete, and checked.
 
+use edge::{LogFormat, LogTarget, Network, ProxyVersion, Upstream};
 use policy::choose::Balance;
 use pool_model::{Guarantee, NodeId, SiteId};
 use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4};
@@ -16,6 +17,8 @@ pub struct Settings {
     pub http: Http,
     /// When a server counts as failing.
     pub health: Health,
+    /// Where requests are noted.
+    pub access_log: AccessLog,
     /// The sites; the index is the id less one ([`SiteId::from_index`]).
     pub sites: Vec<Site>,
     /// The nodes, those of a `count` one by one; the index is the id.
@@ -100,6 +103,8 @@ pub struct Edge {
     pub listen: Vec<SocketAddr>,
     /// Threads that carry requests; one for each core if none are named.
     pub threads: Option<u16>,
+    /// Whose connections begin with a header of the PROXY protocol.
+    pub proxy_protocol: Vec<Network>,
 }
 
 /// `[http]`: limits and time-outs of all edges.
@@ -139,6 +144,23 @@ pub struct Http {
     pub upstream_idle_max: u32,
     /// How long such a connection is kept.
     pub upstream_idle_ms: u32,
+    /// Who speaks with the servers.
+    pub upstream: Upstream,
+    /// Whether requests get an id.
+    pub request_id: bool,
+    /// Whether requests get a place in a trace.
+    pub trace: bool,
+}
+
+/// `[access_log]`: where requests are noted.
+#[derive(Clone, Debug, PartialEq)]
+pub struct AccessLog {
+    /// Where it is written, if at all.
+    pub target: Option<LogTarget>,
+    /// How its lines look.
+    pub format: LogFormat,
+    /// Lines that may wait, for each thread of an edge.
+    pub queue_max: u32,
 }
 
 /// What becomes of a client's `X-Forwarded-*` and `Forwarded`.
@@ -194,6 +216,8 @@ pub struct Site {
     pub start: Start,
     /// How a server is checked.
     pub check: Check,
+    /// Whether, and how, a server is told of the client.
+    pub proxy_protocol_out: Option<ProxyVersion>,
 }
 
 /// When a site's program starts on a node.

@@ -2,6 +2,7 @@
 
 use super::problem::Findings;
 use super::reader::{At, Table, shown};
+use edge::Network;
 use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4};
 
 /// Names stand in file names, labels of metrics and the environment of programs; this is as long
@@ -42,6 +43,21 @@ pub(super) fn address(text: &At<&str>, findings: &Findings) -> Option<SocketAddr
             None
         }
     }
+}
+
+/// A list of networks; empty where it is not given.
+pub(super) fn networks(table: &Table<'_>, name: &str, findings: &Findings) -> Vec<Network> {
+    let mut networks = Vec::new();
+    for text in table.texts(name).map(|list| list.value).unwrap_or_default() {
+        match text.value.parse::<Network>() {
+            Ok(network) => networks.push(network),
+            Err(why) => {
+                let message = format!("`{}` is not a network", shown(text.value));
+                findings.error(&text.span, message, why.to_string());
+            }
+        }
+    }
+    networks
 }
 
 /// What was probably meant by a text that is no address.

@@ -1,13 +1,14 @@
 //! From the tables of the file to typed settings, and the checks that concern one table alone.
 
 use super::model::{
-    Check, Edge, Forwarded, Health, Http, Mode, Node, PolicyName, Pool, Servers, Settings, Site,
-    Start,
+    AccessLog, Check, Edge, Forwarded, Health, Http, Mode, Node, PolicyName, Pool, Servers,
+    Settings, Site, Start,
 };
 use super::problem::{Findings, Span, did_you_mean, one_of};
 use super::reader::{At, Table, open_all, shown};
-use super::schema::{CHECK, EDGES, HEALTH, HTTP, NODES, POOL, SECTIONS, SITES};
+use super::schema::{ACCESS_LOG, CHECK, EDGES, HEALTH, HTTP, NODES, POOL, SECTIONS, SITES};
 use super::{command, names};
+use edge::{LogFormat, LogTarget, ProxyVersion, Upstream};
 use policy::choose::Balance;
 use pool_model::Guarantee;
 use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4};
@@ -77,6 +78,10 @@ pub(super) fn read<'a>(root: &'a DeTable<'a>, findings: &'a Findings) -> Draft {
             .collect(),
         http: http(&Table::open(&HTTP, root.get("http"), findings), &mut marks),
         health: health(&Table::open(&HEALTH, root.get("health"), findings)),
+        access_log: access_log(
+            &Table::open(&ACCESS_LOG, root.get("access_log"), findings),
+            findings,
+        ),
         sites: open_all(&SITES, root.get("sites"), findings)
             .iter()
             .map(|table| site(table, &mut marks, findings))
@@ -165,7 +170,11 @@ fn edge(index: usize, table: &Table<'_>, marks: &mut Marks, findings: &Findings)
         spans.push(text.span);
     }
     marks.edges.push(spans);
-    Edge { listen, threads: table.integer_given("threads").map(|threads| threads.value) }
+    Edge {
+        listen,
+        threads: table.integer_given("threads").map(|threads| threads.value),
+        proxy_protocol: names::networks(table, "proxy_protocol", findings),
+    }
 }
 
 fn http(table: &Table<'_>, marks: &mut Marks) -> Http {
@@ -189,6 +198,28 @@ fn http(table: &Table<'_>, marks: &mut Marks) -> Http {
         retry_body_max_bytes: table.integer("retry_body_max_bytes").value,
         upstream_idle_max: table.integer("upstream_idle_max").value,
         upstream_idle_ms: table.integer("upstream_idle_ms").value,
+        upstream: table.choice("upstream", &[Upstream::Own, Upstream::Hyper]),
+        request_id: table.flag("request_id").is_none_or(|flag| flag.value),
+        trace: table.flag("trace").is_none_or(|flag| flag.value),
+    }
+}
+
+fn access_log(table: &Table<'_>, findings: &Findings) -> AccessLog {
+    let target = table.text_given("path").and_then(|path| match path.value {
+        "-" => Some(LogTarget::Stdout),
+        file if file.starts_with('/') && !file.contains('\0') => {
+            Some(LogTarget::File(PathBuf::from(file)))
+        }
+        _ => {
+            let help = "start it with `/`, or write `-` for standard output";
+            findings.error(&path.span, "`path` of the access log is not an absolute path", help);
+            None
+        }
+    });
+    AccessLog {
+        target,
+        format: table.choice("format", &[LogFormat::Text, LogFormat::Json]),
+        queue_max: table.integer("queue_max").value,
     }
 }
 
@@ -236,6 +267,8 @@ fn site(table: &Table<'_>, marks: &mut Marks, findings: &Findings) -> Site {
         command: command::checked(table, findings),
         start: table.choice("start", &[Start::Warm, Start::OnAssignment]),
         check: check(table, findings),
+        proxy_protocol_out: table
+            .choice("proxy_protocol_out", &[None, Some(ProxyVersion::V1), Some(ProxyVersion::V2)]),
     };
     marks.sites.push(SiteMarks {
         name: name.span,

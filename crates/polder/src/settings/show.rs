@@ -3,6 +3,7 @@
 //! starts cannot give two edges different settings.
 
 use super::model::{Check, Forwarded, Node, Servers, Settings, Site, Start};
+use edge::{LogFormat, LogTarget, ProxyVersion, Upstream};
 use policy::choose::Balance;
 use toml::{Table, Value};
 
@@ -26,6 +27,7 @@ impl Settings {
             table! {
                 "listen": Value::from(listen),
                 "threads": edge.threads.map(|threads| Value::from(i64::from(threads))),
+                "proxy_protocol": texts(&edge.proxy_protocol),
             }
         });
         let nodes = self.nodes.iter().map(|node| node_table(node, &self.sites));
@@ -34,6 +36,7 @@ impl Settings {
             "edges": Value::from(edges.collect::<Vec<Table>>()),
             "http": Value::from(self.http_table()),
             "health": Value::from(self.health_table()),
+            "access_log": Value::from(self.access_log_table()),
             "sites": Value::from(self.sites.iter().map(site_table).collect::<Vec<Table>>()),
             "nodes": Value::from(nodes.collect::<Vec<Table>>()),
         };
@@ -87,6 +90,29 @@ impl Settings {
             "retry_body_max_bytes": Value::from(http.retry_body_max_bytes),
             "upstream_idle_max": Value::from(http.upstream_idle_max),
             "upstream_idle_ms": Value::from(http.upstream_idle_ms),
+            "upstream": Value::from(match http.upstream {
+                Upstream::Own => "own",
+                Upstream::Hyper => "hyper",
+            }),
+            "request_id": Value::from(http.request_id),
+            "trace": Value::from(http.trace),
+        }
+    }
+
+    fn access_log_table(&self) -> Table {
+        let log = &self.access_log;
+        let path = log.target.as_ref().map(|target| match target {
+            LogTarget::Stdout => "-".into(),
+            LogTarget::File(path) => path.to_string_lossy(),
+        });
+        let format = match log.format {
+            LogFormat::Text => "text",
+            LogFormat::Json => "json",
+        };
+        table! {
+            "path": path.as_deref().map(Value::from),
+            "format": Value::from(format),
+            "queue_max": Value::from(log.queue_max),
         }
     }
 
@@ -103,6 +129,12 @@ impl Settings {
             "stop_timeout_ms": Value::from(health.stop_timeout_ms),
         }
     }
+}
+
+/// A list that may be missing but not empty.
+fn texts(items: &[impl ToString]) -> Option<Value> {
+    let texts: Vec<String> = items.iter().map(ToString::to_string).collect();
+    (!texts.is_empty()).then(|| Value::from(texts))
 }
 
 fn site_table(site: &Site) -> Table {
@@ -134,6 +166,11 @@ fn site_table(site: &Site) -> Table {
         "command": command,
         "start": Value::from(start),
         "check": Value::from(check),
+        "proxy_protocol_out": Value::from(match site.proxy_protocol_out {
+            None => "off",
+            Some(ProxyVersion::V1) => "v1",
+            Some(ProxyVersion::V2) => "v2",
+        }),
     }
 }
 

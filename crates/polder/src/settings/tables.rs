@@ -112,6 +112,14 @@ pub const EDGES: Section = Section {
             Missing::Means("one for each core"),
             "Threads that carry requests.",
         ),
+        key(
+            "proxy_protocol",
+            Kind::Texts,
+            Missing::Means("none"),
+            "Networks, as `10.0.0.0/8`, whose connections begin with a header of the PROXY \
+             protocol (version 1 or 2), and are closed without one. From everybody else such a \
+             header is a malformed request.",
+        ),
     ],
 };
 
@@ -174,6 +182,27 @@ pub const HTTP: Section = Section {
         int("retry_body_max_bytes", 0, 16 << 20, 65_536, "A longer body is not kept for a retry."),
         int("upstream_idle_max", 0, 65_536, 64, "Idle connections to one server of each thread."),
         int("upstream_idle_ms", 1, HOUR_MS, 30_000, "How long such a connection is kept."),
+        key(
+            "upstream",
+            Kind::Choice(&["own", "hyper"]),
+            Missing::Text("own"),
+            "Who speaks HTTP with the servers: the edge itself, or hyper's client, which answers \
+             alike and costs more.",
+        ),
+        key(
+            "request_id",
+            Kind::Flag,
+            Missing::Means("`true`"),
+            "Gives each request an `X-Request-Id`, which the server, the client and the access \
+             log get. With `forwarded = \"append\"` that of the proxy before is kept.",
+        ),
+        key(
+            "trace",
+            Kind::Flag,
+            Missing::Means("`true`"),
+            "Gives each request a `traceparent` (W3C Trace Context): continues a valid one under \
+             a new span, replaces an invalid one, or begins a trace, which counts as sampled.",
+        ),
     ],
 };
 
@@ -268,6 +297,14 @@ pub const SITES: Section = Section {
             Missing::Means("`{ tcp = true }`"),
             "How a server is checked: `{ path = \"/healthz\" }` or `{ tcp = true }`.",
         ),
+        key(
+            "proxy_protocol_out",
+            Kind::Choice(&["off", "v1", "v2"]),
+            Missing::Text("off"),
+            "Whether each connection to a server begins with a header of the PROXY protocol that \
+             names the client. Such a connection serves one client's connection only. Checks send \
+             no header: such a server needs `check = { tcp = true }`.",
+        ),
     ],
 };
 
@@ -319,5 +356,31 @@ pub const NODES: Section = Section {
     ],
 };
 
+/// `[access_log]`.
+pub const ACCESS_LOG: Section = Section {
+    name: "access_log",
+    repeated: false,
+    help: "A line for each request of all edges. It never holds up a request: lines that can't be \
+           written in time are dropped and counted. Requests that are no HTTP at all have none; \
+           an upgrade has its line when it is established.",
+    keys: &[
+        key(
+            "path",
+            Kind::Text,
+            Missing::Means("no log"),
+            "The file, absolute; `-` for standard output. It is made with mode 0640, appended \
+             to, and opened anew within a second of writing when it was renamed.",
+        ),
+        key(
+            "format",
+            Kind::Choice(&["text", "json"]),
+            Missing::Text("text"),
+            "`text` is the combined log format with more fields behind it; `json` is an object a \
+             line.",
+        ),
+        int("queue_max", 1, 1 << 20, 16_384, "Lines that may wait, for each thread of an edge."),
+    ],
+};
+
 /// All tables, in the order of the documentation.
-pub const SECTIONS: [&Section; 6] = [&POOL, &EDGES, &HTTP, &HEALTH, &SITES, &NODES];
+pub const SECTIONS: [&Section; 7] = [&POOL, &EDGES, &HTTP, &HEALTH, &ACCESS_LOG, &SITES, &NODES];

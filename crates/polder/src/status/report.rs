@@ -193,6 +193,10 @@ pub struct EdgeStatus {
     /// Whether it takes no more requests and ends once those in flight are done.
     #[serde(default)]
     pub leaving: bool,
+    /// Connections closed because they did not begin with a header of the PROXY protocol.
+    pub proxy_headers_refused: u64,
+    /// Lines of the access log that were dropped.
+    pub access_log_dropped: u64,
 }
 
 /// Something that a person should know.
