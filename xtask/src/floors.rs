@@ -8,7 +8,8 @@
 //! beside    xtask                      | what stands beside the floors
 //! ```
 //!
-//! Names in parentheses are places kept for crates that do not exist yet.
+//! Names in parentheses are places kept for crates that do not exist yet. What stands beside uses
+//! no crate of the workspace; tests alone may use it.
 
 use std::collections::BTreeMap;
 
@@ -142,7 +143,10 @@ fn check_arrows(found: &Crate, all: &[Crate], floors: &Floors, problems: &mut Ve
                  move what is shared to a lower crate"
             ),
             (None, _) => format!("`{user}` stands beside the floors; let it not use `{used}`"),
-            (_, None) => format!("`{used}` stands beside the floors; let `{user}` not use it"),
+            (_, None) if dependency.for_tests => continue,
+            (_, None) => {
+                format!("`{used}` stands beside the floors; let only tests of `{user}` use it")
+            }
         };
         problems.push(Problem::new(&found.path, dependency.line, text));
     }
@@ -161,7 +165,7 @@ mod tests {
     fn manifest(name: &str, uses: &[&str]) -> String {
         let lines: String =
             uses.iter().map(|u| format!("{u} = {{ workspace = true }}\n")).collect();
-        format!("[package]\nname = \"{name}\"\n[dev-dependencies]\n{lines}")
+        format!("[package]\nname = \"{name}\"\n[dependencies]\n{lines}")
     }
 
     /// The problems of a workspace with this map and these dependencies of edge, policy and xtask.
@@ -189,9 +193,26 @@ mod tests {
         let beside = problems(GOOD, &[], &[], &["policy"]);
         assert!(beside[0].starts_with("xtask/Cargo.toml:4: `xtask` stands beside"), "{beside:?}");
         let onto = problems(GOOD, &["xtask"], &[], &[]);
-        assert!(onto[0].contains("`xtask` stands beside the floors; let `edge`"), "{onto:?}");
+        assert!(onto[0].contains("`xtask` stands beside the floors; let only"), "{onto:?}");
         let flat = GOOD.replace("floor 1", "floor 2");
         assert_eq!(problems(&flat, &["policy"], &[], &[]).len(), 1, "same floor");
+    }
+
+    #[test]
+    fn tests_may_use_what_stands_beside() {
+        let map = "```floors\nfloor 0 edge\nbeside fuzzing\n```\n";
+        let found = |section: &str| {
+            let edge = format!(
+                "[package]\nname = \"edge\"\n[{section}]\nfuzzing = {{ workspace = true }}\n"
+            );
+            let tree = Tree::of(&[
+                ("ARCHITECTURE.md", map),
+                ("crates/edge/Cargo.toml", &edge),
+                ("crates/fuzzing/Cargo.toml", &manifest("fuzzing", &[])),
+            ]);
+            check(&tree).len()
+        };
+        assert_eq!((found("dev-dependencies"), found("dependencies")), (0, 1));
     }
 
     #[test]

@@ -1,10 +1,12 @@
 //! Checks of the house, as `cargo xtask COMMAND`. It stands beside the floors: it uses no crate of
 //! the workspace and no crate uses it, so that it builds in seconds and judges all of them alike.
+//! (Fuzz targets are programs that it runs.)
 
 mod absences;
 mod dependencies;
 mod documents;
 mod floors;
+mod fuzz;
 mod limits;
 mod manifest;
 mod source;
@@ -23,6 +25,8 @@ usage: cargo xtask COMMAND
 
   tidy            check floors, limits, unsafe code, words, dependencies and documents
   tidy --verbose  the same, and list what is near a limit
+  fuzz [TARGET...] [--seconds N] [--seed S] [--file INPUT] [--list]
+                  run fuzz targets, or all; 10 seconds each; INPUT is checked alone
   help            this list
 
 Each problem is one line: path:line: what is wrong; what to do. The exit code is 1 if there is any.
@@ -34,6 +38,7 @@ fn main() -> ExitCode {
     match words[..] {
         ["tidy"] => tidy::run(top(), false),
         ["tidy", "--verbose" | "-v"] => tidy::run(top(), true),
+        ["fuzz", ref arguments @ ..] => fuzz::run(top(), arguments),
         [] | ["help" | "--help" | "-h"] => {
             print!("{HELP}");
             ExitCode::SUCCESS

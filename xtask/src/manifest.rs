@@ -12,6 +12,8 @@ pub(crate) struct Dependency {
     pub(crate) name: String,
     /// Whether its version stands in the workspace's manifest.
     pub(crate) from_workspace: bool,
+    /// Only its tests and benches use it.
+    pub(crate) for_tests: bool,
     /// Where the manifest names it first.
     pub(crate) line: usize,
 }
@@ -102,13 +104,17 @@ fn parse(file: &File) -> Result<Crate, String> {
 }
 
 fn section_entries(table: &toml::Table, text: &str) -> Vec<Dependency> {
-    let sections = SECTIONS.iter().filter_map(|&section| table.get(section)?.as_table());
-    let entry = |(name, value): (&String, &toml::Value)| Dependency {
-        name: name.clone(),
-        from_workspace: value.get("workspace").and_then(toml::Value::as_bool) == Some(true),
-        line: line_of_key(text, name),
-    };
-    sections.flatten().map(entry).collect()
+    let mut entries = Vec::new();
+    for &section in SECTIONS {
+        let names = table.get(section).and_then(toml::Value::as_table);
+        entries.extend(names.into_iter().flatten().map(|(name, value)| Dependency {
+            name: name.clone(),
+            from_workspace: value.get("workspace").and_then(toml::Value::as_bool) == Some(true),
+            for_tests: section == "dev-dependencies",
+            line: line_of_key(text, name),
+        }));
+    }
+    entries
 }
 
 /// The first line that begins with `key` as a TOML key, or line 1.
@@ -145,6 +151,8 @@ loom = { workspace = true }
         let edge = &crates[0];
         assert!(edge.has_description && edge.has_workspace_lints);
         assert_eq!((edge.name.as_str(), edge.directory()), ("edge", "crates/edge"));
+        let for_tests = edge.dependencies.iter().filter(|d| d.for_tests);
+        assert_eq!(for_tests.map(|d| d.name.as_str()).collect::<Vec<_>>(), ["proptest"]);
         let mut names: Vec<_> =
             edge.dependencies.iter().map(|d| (d.name.as_str(), d.from_workspace, d.line)).collect();
         names.sort_unstable();

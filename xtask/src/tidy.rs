@@ -5,7 +5,7 @@ use std::path::Path;
 use std::process::ExitCode;
 
 use crate::tree::Tree;
-use crate::{absences, dependencies, documents, floors, limits, unsafe_code, words};
+use crate::{absences, dependencies, documents, floors, fuzz, limits, unsafe_code, words};
 
 /// One thing that is wrong, and what to do about it.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
@@ -40,6 +40,7 @@ const CHECKS: &[Check] = &[
     ("dependencies", dependencies::check),
     ("absences", absences::check),
     ("documents", documents::check),
+    ("fuzz targets", fuzz::check),
 ];
 
 /// Runs every check on the checkout at `top` and prints the problems.

@@ -105,12 +105,16 @@ impl AgentState {
         if bytes.len() as u64 > FILE_BYTES_MAX {
             return Err(garbage(format!("longer than {FILE_BYTES_MAX} bytes")));
         }
-        let state: Self =
-            serde_json::from_slice(&bytes).map_err(|error| garbage(error.to_string()))?;
+        Self::parse(&bytes).map(Some).map_err(garbage)
+    }
+
+    /// What a file says, or what is wrong with it.
+    fn parse(bytes: &[u8]) -> Result<Self, String> {
+        let state: Self = serde_json::from_slice(bytes).map_err(|error| error.to_string())?;
         if state.format != FORMAT {
-            return Err(garbage(format!("format {}, not {FORMAT}", state.format)));
+            return Err(format!("format {}, not {FORMAT}", state.format));
         }
-        Ok(Some(state))
+        Ok(state)
     }
 
     /// Replaces the file.
@@ -195,5 +199,34 @@ mod tests {
         std::fs::write(&path, [0xff, 0xfe]).unwrap();
         assert!(matches!(AgentState::read(&path), Err(StateError::Garbage { .. })));
         assert!(matches!(AgentState::read(directory.path()), Err(StateError::File { .. })));
+    }
+
+    #[test]
+    fn fuzz_agent_state() {
+        let tokens = [
+            "\"format\":1,",
+            "\"node\":\"n1\",",
+            "\"pid\":0,",
+            "\"start_ticks\":18446744073709551615,",
+            "\"servers\":[",
+            "{\"site\":3,\"name\":\"shop\",\"process\":null,\"restarts\":0,\"last_error\":null}",
+            "\"address\":\"127.0.0.1:9001\"",
+            "\"[::1]:1\"",
+            "null",
+            "[[[[[[[[[[[[[[[[[[[[[[[[[[[[",
+        ];
+        let made = |_: &mut fuzzing::Random| serde_json::to_vec(&state()).unwrap();
+        let check = |bytes: &[u8], _: &mut fuzzing::Random| {
+            let read = AgentState::parse(bytes);
+            if let Ok(state) = &read {
+                let again = AgentState::parse(&serde_json::to_vec_pretty(state).unwrap());
+                assert_eq!(again.as_ref(), Ok(state));
+                assert!(state.pid != std::process::id() || !state.agent_runs());
+            }
+            let kind = |text: String| text.split(['`', '0', '1']).next().map(str::to_owned);
+            read.map(|state| state.servers.len()).map_err(kind)
+        };
+        let target = fuzzing::Target::new("agent_state", env!("CARGO_MANIFEST_DIR"));
+        target.tokens(&tokens).made_by(made).run(check);
     }
 }

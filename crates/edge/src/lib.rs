@@ -29,6 +29,8 @@ mod download;
 mod edge;
 pub mod face;
 mod forward;
+#[cfg(test)]
+mod fuzz_tests;
 mod head;
 mod hosts;
 mod labels;
@@ -40,6 +42,8 @@ mod options;
 mod proxy_header;
 mod proxy_in;
 mod serve;
+#[cfg(test)]
+mod told_fuzz_tests;
 mod upload;
 mod upstream;
 mod watchdog;

@@ -10,6 +10,8 @@
 mod body;
 mod by_hyper;
 mod chunks;
+#[cfg(test)]
+mod fuzz_tests;
 mod head;
 mod own;
 mod send;

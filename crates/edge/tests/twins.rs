@@ -2,7 +2,7 @@
 //! the same pieces, go through an edge with each of them; status, head, body, error and what is
 //! reported of the server must be equal, and so must be what becomes of the connection.
 
-#![allow(clippy::unwrap_used)]
+#![allow(clippy::unwrap_used, clippy::print_stdout)]
 
 mod common;
 
@@ -14,6 +14,7 @@ use edge::{Edge, Options, Upstream, Verdict};
 use proptest::collection::vec;
 use proptest::prelude::*;
 use proptest::sample::select;
+use proptest::test_runner::RngSeed;
 use std::net::Shutdown;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
@@ -325,11 +326,20 @@ fn has_final_head(bytes: &[u8]) -> bool {
     }
 }
 
+/// The same cases each time; `PROPTEST_RNG_SEED` draws others.
+fn seed() -> RngSeed {
+    let named = std::env::var("PROPTEST_RNG_SEED").ok().and_then(|text| text.parse().ok());
+    let seed = named.unwrap_or(1);
+    println!("PROPTEST_RNG_SEED={seed}");
+    RngSeed::Fixed(seed)
+}
+
 proptest! {
     #![proptest_config(ProptestConfig {
         cases: 120,
         max_shrink_iters: 100,
         failure_persistence: None,
+        rng_seed: seed(),
         ..ProptestConfig::default()
     })]
 

@@ -27,6 +27,10 @@ const END_POLL: Duration = Duration::from_millis(5);
 /// Groups of others looked at for leftovers: far above what a machine has in one place.
 const ENTRIES_MAX: usize = 10_000;
 
+/// How much more of a busy core all nodes together get than one other thread: a node stands for a
+/// machine of its own, whose quota nobody else takes.
+const WEIGHT: u32 = 10;
+
 /// Groups that were made by this process so far: each has a name of its own.
 static MADE: AtomicU32 = AtomicU32::new(0);
 
@@ -82,10 +86,20 @@ impl Groups {
             }
             enable_cpu(&groups.path)?;
         }
+        groups.weigh()?;
         // Whether quotas are taken here shows only by giving one.
         let probe = groups.add("probe", Quota::of_core(1.0)?)?;
         fs::remove_dir(&probe.path).map_err(on(&probe.path))?;
         Ok(groups)
+    }
+
+    fn weigh(&self) -> Result<(), LabError> {
+        let (file, usual) = match self.version {
+            Version::V1 => ("cpu.shares", 1_024),
+            Version::V2 => ("cpu.weight", 100),
+        };
+        let file = self.path.join(file);
+        fs::write(&file, (WEIGHT * usual).to_string()).map_err(on(&file))
     }
 
     /// Makes a group with a quota. Nothing is in it yet.

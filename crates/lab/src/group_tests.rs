@@ -22,6 +22,8 @@ fn a_quota_is_written_in_the_words_of_version_2() {
     let path = hierarchy.own.join("x");
     fs::create_dir(&path).unwrap();
     let mut groups = Groups { version: Version::V2, path, enabled_in: None };
+    groups.weigh().unwrap();
+    assert_eq!(fs::read_to_string(groups.path().join("cpu.weight")).unwrap(), "1000");
     let group = groups.add("n1", Quota::of_core(0.2).unwrap()).unwrap();
     assert_eq!(fs::read_to_string(group.path.join("cpu.max")).unwrap(), "1000 5000");
     assert!(groups.join_path("{node}").ends_with("/own/x/{node}/cgroup.procs"));

@@ -1,11 +1,12 @@
 //! Load, stub servers with an exact capacity, and plots. Knows no Polder type.
 //!
-//! Four parts, each usable alone:
+//! Five parts, each usable alone:
 //!
 //! - [`stub`]: stand-in HTTP/1.1 servers. A node has `W` workers and a service time `t`; it serves
 //!   exactly `W / t` requests per second, whatever the timers of the machine do.
 //! - [`generate`]: HTTP/1.1 load over keep-alive connections: bursts, an open loop without
 //!   coordinated omission, a square wave. Every request is counted exactly once.
+//! - [`trace`]: recorded load of real sites, to be replayed by a generator.
 //! - [`stats`]: latency histograms, medians with spread, counts in windows of time.
 //! - [`plot`]: SVG pictures of all this.
 //!
@@ -19,3 +20,4 @@ pub mod stats;
 pub mod stub;
 mod sys;
 mod timer;
+pub mod trace;

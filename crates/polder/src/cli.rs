@@ -1,6 +1,6 @@
 //! The command line: what may be written, and what `--help` says.
 
-use crate::commands::{LoadArguments, StubArguments};
+use crate::commands::{CompletionsArguments, LoadArguments, ManArguments, StubArguments};
 use crate::demo::DemoArguments;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use std::path::PathBuf;
@@ -55,6 +55,10 @@ Try things out:
   load       Send requests and count each one
   stub       Stand in for servers, with an exact capacity
 
+Set up this machine:
+  completions Print the completions of bash, zsh or fish
+  man        Print the manual page, or write those of all commands
+
 Options:
 {options}{after-help}";
 
@@ -67,6 +71,7 @@ Examples:
   polder status --moves              each move and its reason
   polder move n3 shop                give node n3 to the site shop
   polder load burst --host shop.localhost --requests 4096
+  polder load --trace access.log.gz --host shop.localhost --compress 1h
 
 `polder COMMAND --help` tells more of a command.
 
@@ -132,6 +137,10 @@ pub enum Command {
     Load(LoadArguments),
     /// Stand in for servers, with an exact capacity.
     Stub(StubArguments),
+    /// Print the completions of bash, zsh or fish.
+    Completions(CompletionsArguments),
+    /// Print the manual page, or write those of all commands.
+    Man(ManArguments),
 }
 
 /// A settings file and what to change in it.

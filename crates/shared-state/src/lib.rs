@@ -11,6 +11,9 @@
 //!   `max_in_flight` over all edges.
 //! - [`lease`]: who is alive, judged by the reader's own clock.
 
+#[cfg(test)]
+#[cfg(not(loom))]
+mod fuzz_tests;
 mod header;
 pub mod lease;
 mod node_record;

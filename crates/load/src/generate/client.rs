@@ -53,7 +53,7 @@ impl Plan {
         self.connections.set(Connections { made, refused });
     }
 
-    fn request(&self, site: usize) -> Request<Full<Bytes>> {
+    fn request(&self, site: usize, uri: Option<&Uri>) -> Request<Full<Bytes>> {
         let mut headers = HeaderMap::with_capacity(2);
         headers.insert(HOST, self.sites[site].host.clone());
         if let Some(last_id) = &self.last_id {
@@ -62,7 +62,7 @@ impl Plan {
         }
         let mut request = Request::new(Full::new(self.body.clone()));
         *request.method_mut() = self.method.clone();
-        *request.uri_mut() = self.uri.clone();
+        *request.uri_mut() = uri.unwrap_or(&self.uri).clone();
         *request.headers_mut() = headers;
         request
     }
@@ -80,10 +80,16 @@ impl Client {
         Self { edge, sender: None }
     }
 
-    /// Sends one request to a site and reads the response to its end.
-    pub(super) async fn exchange(&mut self, plan: &Plan, site: usize) -> Result<(), Failure> {
+    /// Sends one request to a site, for the plan's path or another, and reads the response to its
+    /// end.
+    pub(super) async fn exchange(
+        &mut self,
+        plan: &Plan,
+        site: usize,
+        uri: Option<&Uri>,
+    ) -> Result<(), Failure> {
         // One coarse timer per request, which tokio's wheel handles in a few hundred nanoseconds.
-        let outcome = tokio::time::timeout(plan.timeout, self.send(plan, site)).await;
+        let outcome = tokio::time::timeout(plan.timeout, self.send(plan, site, uri)).await;
         match outcome.unwrap_or(Err(Failure::Timeout)) {
             Ok(response) => match check(plan, site, &response) {
                 // A complete response leaves the connection good for the next request.
@@ -97,10 +103,15 @@ impl Client {
         }
     }
 
-    async fn send(&mut self, plan: &Plan, site: usize) -> Result<Response<()>, Failure> {
+    async fn send(
+        &mut self,
+        plan: &Plan,
+        site: usize,
+        uri: Option<&Uri>,
+    ) -> Result<Response<()>, Failure> {
         for _ in 0..SENDS_MAX {
             let sender = self.connection(plan).await?;
-            match sender.try_send_request(plan.request(site)).await {
+            match sender.try_send_request(plan.request(site, uri)).await {
                 Ok(response) => return read(response).await,
                 Err(error) => {
                     self.sender = None;

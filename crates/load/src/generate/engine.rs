@@ -10,8 +10,8 @@ use tokio::time::{Instant, Interval, MissedTickBehavior};
 
 use super::client::{Client, Plan};
 use super::closed::{ClosedRun, NextSite};
-use super::constant::{ConstantOptions, OpenRun};
 use super::generator::ProgressFn;
+use super::open::{OpenRun, Schedule};
 use super::options::Cancel;
 use super::recorder::Recorder;
 use super::report::Connections;
@@ -88,11 +88,12 @@ impl Engine {
         self.show(&recorder);
     }
 
-    /// An open run; returns how many requests left late and the most in flight.
+    /// An open run of at most `outstanding_max` requests in flight; returns how many left late and
+    /// the most in flight.
     pub(super) async fn open(
         &mut self,
-        options: &ConstantOptions,
-        requests: u64,
+        schedule: Rc<RefCell<dyn Schedule>>,
+        outstanding_max: usize,
         recorder: Rc<Recorder>,
     ) -> io::Result<(u64, usize)> {
         let run = Rc::new(OpenRun {
@@ -100,11 +101,8 @@ impl Engine {
             recorder: Rc::clone(&recorder),
             cancel: self.cancel.clone(),
             timer: PreciseTimer::new()?,
-            sites: options.sites.clone(),
             start_ns: recorder.start_ns,
-            interval_ns: 1e9 / options.rate_per_second,
-            requests,
-            next: Cell::new(0),
+            schedule,
             late: Cell::new(0),
             idle: RefCell::new(std::mem::take(&mut self.idle)),
         });
@@ -118,7 +116,7 @@ impl Engine {
             while let Some(ended) = tasks.try_join_next() {
                 unless_panicked(ended);
             }
-            while tasks.len() < options.outstanding_max {
+            while tasks.len() < outstanding_max {
                 let Some(due) = run.take_due(now_ns()) else { break };
                 let idle = run.idle.borrow_mut().pop();
                 let client = idle.unwrap_or_else(|| self.new_client());

@@ -1,6 +1,6 @@
 //! The generator: its runtime, its connections, and the runs.
 
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
 use std::io;
 use std::rc::Rc;
 use std::time::Duration;
@@ -11,13 +11,18 @@ use thiserror::Error;
 use tokio::runtime::{Builder, LocalOptions, LocalRuntime};
 
 use super::client::{Plan, SitePlan};
-use super::constant::ConstantOptions;
+use super::constant::{ConstantOptions, Steady};
 use super::engine::Engine;
+use super::open::Schedule;
 use super::options::{GeneratorOptions, IN_FLIGHT_MAX};
+use super::recorded::Recorded;
 use super::recorder::Counts;
-use super::report::{BurstReport, ConstantReport, HalfPeriod, RunReport, Tally, WaveReport};
+use super::report::{
+    BurstReport, ConstantReport, HalfPeriod, ReplayReport, RunReport, Tally, WaveReport,
+};
 use crate::clock::{ThreadTask, ThreadTime, duration_ns};
 use crate::stats::Latency;
+use crate::trace::Replay;
 
 /// Shortest time between two calls of a progress function: a terminal shows no more.
 const PROGRESS_EVERY_MIN: Duration = Duration::from_millis(10);
@@ -28,6 +33,9 @@ const HALF_PERIODS_MAX: u64 = 3_600_000;
 /// Most requests of an open run: three days at 10,000 per second; above it the set times would
 /// begin to lose nanoseconds.
 const CONSTANT_REQUESTS_MAX: f64 = 2.6e9;
+
+/// How often a replay that seeks its first request looks for a stop that was asked for.
+const PREPARE_LOOK: Duration = Duration::from_millis(20);
 
 /// Why a run could not be made.
 #[derive(Debug, Error)]
@@ -161,10 +169,39 @@ impl Generator {
         check_in_flight(options.outstanding_max)?;
         let meter = CpuMeter::start();
         let recorder = self.engine.recorder(None);
-        let run = self.engine.open(options, wanted as u64, Rc::clone(&recorder));
+        let schedule = Rc::new(RefCell::new(Steady::new(options, wanted as u64)));
+        let run = self.engine.open(schedule, options.outstanding_max, Rc::clone(&recorder));
         let (late, peak_in_flight) = self.runtime.block_on(run)?;
         let run = self.report(recorder.start_ns, recorder.take(), &meter);
         Ok(ConstantReport { run, late, peak_in_flight })
+    }
+
+    /// Sends the requests of traces when they are due; latency counts from then. Returns when all
+    /// were answered or have failed. `outstanding_max` is as of [`ConstantOptions`]. The rules of
+    /// the replay are those of this generator's sites, in their order.
+    ///
+    /// # Errors
+    ///
+    /// [`GenerateError::Start`] when the timer cannot be made. What was wrong with a trace is told
+    /// in the report, beside what was sent until then.
+    pub fn replay(
+        &mut self,
+        mut replay: Replay,
+        outstanding_max: usize,
+    ) -> Result<ReplayReport, GenerateError> {
+        check_in_flight(outstanding_max)?;
+        // The clock starts with the first request, however long the way to it in the file.
+        while !replay.prepare(PREPARE_LOOK) && !self.engine.is_cancelled() {}
+        let meter = CpuMeter::start();
+        let recorder = self.engine.recorder(None);
+        let recorded = Rc::new(RefCell::new(Recorded::new(replay, self.engine.sites())));
+        let schedule: Rc<RefCell<dyn Schedule>> = Rc::<RefCell<Recorded>>::clone(&recorded);
+        let run = self.engine.open(schedule, outstanding_max, Rc::clone(&recorder));
+        let (late, peak_in_flight) = self.runtime.block_on(run)?;
+        let run = self.report(recorder.start_ns, recorder.take(), &meter);
+        let constant = ConstantReport { run, late, peak_in_flight };
+        let traces = recorded.borrow_mut().finish();
+        Ok(ReplayReport { constant, traces })
     }
 
     /// Keeps `in_flight` requests in flight to one site for `duration`, then awaits those under

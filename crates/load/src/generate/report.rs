@@ -5,6 +5,7 @@ use std::fmt;
 
 use crate::clock::ThreadTime;
 use crate::stats::{Latency, WindowCounts};
+use crate::trace::{TraceError, TraceSummary};
 
 /// Why a request failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -245,6 +246,15 @@ pub struct ConstantReport {
     pub late: u64,
     /// The most requests in flight at any moment.
     pub peak_in_flight: usize,
+}
+
+/// A replay of traces.
+#[derive(Debug)]
+pub struct ReplayReport {
+    /// As of an open loop; latencies count from the set times.
+    pub constant: ConstantReport,
+    /// What was read of each trace, or why reading ended early; empty if the replay was stopped.
+    pub traces: Result<Vec<TraceSummary>, TraceError>,
 }
 
 /// One half period of a square wave.

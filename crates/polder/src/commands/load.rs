@@ -1,5 +1,9 @@
 //! `polder load`: requests to edges, each counted once.
 
+mod trace;
+
+pub use trace::TraceArguments;
+
 use super::interrupt::Interrupt;
 use super::{CommandError, Output};
 use crate::terminal::Style;
@@ -17,12 +21,40 @@ use std::time::Duration;
 /// How often the bar moves.
 const PROGRESS_EVERY: Duration = Duration::from_millis(100);
 
+const TRACES: &str = "\
+Traces, recognised by their beginning or named by --format:
+  log       access logs of web servers, common or combined
+  requests  tab-separated, with a header that has time (seconds), url and perhaps bytes
+  tokens    TIMESTAMP,ContextTokens,GeneratedTokens (Azure LLM inference)
+  binary    records of 20 bytes (World Cup 1998)
+  minutes   timestamp,num_request,size of each minute (World Cup 1998)
+  rates     time_s,NAME,NAME...: requests of each interval, a column for each site
+  counts    requests of each interval, separated by white space (NASA, Twitter)
+The first four leave as recorded; of the others each interval becomes a Poisson process of its
+rate. All requests are GET.
+
+Examples:
+  polder load --trace access.log.gz --host shop.localhost --compress 1h
+  polder load --trace conv.csv --trace code.csv --host a.localhost,b.localhost --compress 60
+  polder load --trace worldcup.csv.gz --start 68d --duration 6h --compress 10m --scale 0.1 \\
+      --host shop.localhost";
+
 /// Arguments of `load`.
 #[derive(Debug, Args)]
+#[command(
+    args_conflicts_with_subcommands = true,
+    subcommand_negates_reqs = true,
+    arg_required_else_help = true,
+    after_help = TRACES
+)]
 pub struct LoadArguments {
     /// The shape of the load.
     #[command(subcommand)]
-    pub shape: Shape,
+    pub shape: Option<Shape>,
+
+    /// Recorded load instead.
+    #[command(flatten)]
+    pub trace: Option<TraceArguments>,
 }
 
 /// The shapes of load.
@@ -103,9 +135,11 @@ pub struct Burst {
 
 /// Runs the load. Blocks until the last response, or until Ctrl-C and the last response after it.
 pub(super) fn run(arguments: &LoadArguments, style: Style) -> Result<Output, CommandError> {
-    match &arguments.shape {
-        Shape::Constant(constant) => run_constant(constant, style),
-        Shape::Burst(burst) => run_bursts(burst, style),
+    match (&arguments.shape, &arguments.trace) {
+        (Some(Shape::Constant(constant)), _) => run_constant(constant, style),
+        (Some(Shape::Burst(burst)), _) => run_bursts(burst, style),
+        (None, Some(replayed)) => trace::run(replayed, style),
+        (None, None) => Err(CommandError::Argument("load needs a shape, or --trace FILE".into())),
     }
 }
 
@@ -115,23 +149,31 @@ fn generator(target: &Target, in_flight: usize) -> Result<Generator, CommandErro
     options.path.clone_from(&target.path);
     options.timeout = Duration::from_millis(target.timeout_ms);
     options.in_flight = in_flight;
+    interruptible(options)
+}
+
+/// A generator that Ctrl-C stops.
+fn interruptible(options: GeneratorOptions) -> Result<Generator, CommandError> {
     let cancel = options.cancel.clone();
     Interrupt::new()?.on_signal(move || cancel.cancel())?;
     Generator::new(options).map_err(CommandError::Load)
 }
 
-/// A bar on standard error, where somebody watches; `per_unit` says how far a run is.
+/// A bar on standard error, where somebody watches; `position` says how far a run is. Without a
+/// length it shows that it moves.
 fn with_bar(
     generator: &mut Generator,
-    length: u64,
+    length: Option<u64>,
     style: Style,
     mut position: impl FnMut(&Progress<'_>) -> u64 + 'static,
 ) -> ProgressBar {
     if !style.is_terminal {
         return ProgressBar::hidden();
     }
-    let bar = ProgressBar::new(length);
-    let template = "{bar:40} {percent:>3} %  {msg}";
+    let (bar, template) = match length {
+        Some(length) => (ProgressBar::new(length), "{bar:40} {percent:>3} %  {msg}"),
+        None => (ProgressBar::new_spinner(), "{spinner} {elapsed}  {msg}"),
+    };
     if let Ok(look) = ProgressStyle::with_template(template) {
         bar.set_style(look);
     }
@@ -151,6 +193,10 @@ fn with_bar(
     bar
 }
 
+fn elapsed_ms(progress: &Progress<'_>) -> u64 {
+    progress.elapsed_ns / 1_000_000
+}
+
 fn run_constant(constant: &Constant, style: Style) -> Result<Output, CommandError> {
     if !(constant.seconds > 0.0 && constant.seconds <= 1e6) {
         return Err(CommandError::Argument("--seconds: between 0 and 1,000,000".into()));
@@ -159,7 +205,7 @@ fn run_constant(constant: &Constant, style: Style) -> Result<Output, CommandErro
     let hosts = &constant.target.hosts;
     let mut generator = generator(&constant.target, IN_FLIGHT_DEFAULT)?;
     let length = u64::try_from(duration.as_millis()).unwrap_or(u64::MAX);
-    let bar = with_bar(&mut generator, length, style, |progress| progress.elapsed_ns / 1_000_000);
+    let bar = with_bar(&mut generator, Some(length), style, elapsed_ms);
     let options = ConstantOptions {
         rate_per_second: constant.rate,
         duration,
@@ -172,13 +218,19 @@ fn run_constant(constant: &Constant, style: Style) -> Result<Output, CommandErro
         hosts.iter().zip(&report.run.sites).map(|(host, tally)| Row { host, tally }).collect();
     let (seconds, late) = (report.run.seconds(), report.late);
     let mut output = result(&rows, seconds, constant.target.json, &[("late", late)])?;
-    if late > 0 && !constant.target.json {
+    if !constant.target.json {
+        tell_late(&mut output, late);
+    }
+    Ok(output)
+}
+
+fn tell_late(output: &mut Output, late: u64) {
+    if late > 0 {
         let _ = writeln!(
             output.text,
             "{late} requests left late: this machine was too busy to send them in time"
         );
     }
-    Ok(output)
 }
 
 fn run_bursts(burst: &Burst, style: Style) -> Result<Output, CommandError> {
@@ -188,7 +240,7 @@ fn run_bursts(burst: &Burst, style: Style) -> Result<Output, CommandError> {
     let done = std::rc::Rc::new(std::cell::Cell::new(0u64));
     let done_before = std::rc::Rc::clone(&done);
     let length = bursts.saturating_mul(burst.requests);
-    let bar = with_bar(&mut generator, length, style, move |progress| {
+    let bar = with_bar(&mut generator, Some(length), style, move |progress| {
         let present: u64 = progress.sites.iter().map(|tally| tally.requests).sum();
         done_before.get() + present
     });

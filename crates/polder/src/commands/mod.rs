@@ -7,6 +7,7 @@ mod check;
 mod demo;
 mod interrupt;
 mod load;
+mod paper;
 mod pool;
 mod status;
 mod stub;
@@ -20,10 +21,12 @@ use crate::settings::SettingsError;
 use crate::terminal::Style;
 use ::load::generate::GenerateError;
 use ::load::stub::StubError;
+use ::load::trace::TraceError;
 use std::io;
 use std::path::{Path, PathBuf};
 
-pub use load::{Burst, Constant, LoadArguments, Shape, Target};
+pub use load::{Burst, Constant, LoadArguments, Shape, Target, TraceArguments};
+pub use paper::{CompletionsArguments, ManArguments};
 pub use pool::{control_socket, find_pool};
 pub use stub::StubArguments;
 
@@ -80,6 +83,9 @@ pub enum CommandError {
     /// No load could be made.
     #[error("{0}")]
     Load(GenerateError),
+    /// A trace cannot be replayed.
+    #[error("{0}")]
+    Trace(#[from] TraceError),
     /// No stub could be started.
     #[error("{0}")]
     Stub(StubError),
@@ -115,6 +121,7 @@ impl CommandError {
             Self::Pool(_)
             | Self::WrongAnswer
             | Self::Load(_)
+            | Self::Trace(_)
             | Self::Stub(_)
             | Self::Demo(_)
             | Self::Io { .. } => exit::FAILED,
@@ -140,6 +147,8 @@ pub fn run(cli: &Cli) -> Result<Output, CommandError> {
         Command::Demo(arguments) => demo::run(arguments, style),
         Command::Load(arguments) => load::run(arguments, Style::of_stderr(cli.color)),
         Command::Stub(arguments) => stub::run(arguments),
+        Command::Completions(arguments) => paper::completions(arguments),
+        Command::Man(arguments) => paper::man(arguments),
     }
 }
 

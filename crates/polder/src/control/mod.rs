@@ -7,6 +7,8 @@
 //! Both bound the size of what they read and the time they wait.
 
 mod client;
+#[cfg(test)]
+mod fuzz_tests;
 mod server;
 mod wire;
 

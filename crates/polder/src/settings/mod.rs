@@ -184,4 +184,6 @@ mod any_text_tests;
 #[cfg(test)]
 mod connections_tests;
 #[cfg(test)]
+mod fuzz_tests;
+#[cfg(test)]
 mod reference_tests;

@@ -1,33 +1,22 @@
-//! Seeded, structured noise against a living service and a living peer. A run prints its seed;
-//! `POLDER_FUZZ_SEED` replays one, `POLDER_FUZZ_S` lets it take longer than a second.
+//! Seeded, structured noise against a living service and a living peer: `cargo xtask fuzz`.
 
+use std::cell::{Cell, RefCell};
 use std::io::{Read, Write};
 use std::net::{Shutdown, TcpListener, TcpStream};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
+use fuzzing::{Random, Target};
 use remote_memory::tcp::message::{encode_hello, encode_request};
 use remote_memory::tcp::record::{Preamble, record_header};
 use remote_memory::tcp::{Requester, RequesterSettings, Security};
-use remote_memory::{Op, Remote};
+use remote_memory::{Op, Remote, RemoteKey};
 
-use crate::support::{Owner, PATIENCE, Random, add, call, connect, sealed};
+use crate::support::{Owner, PATIENCE, add, call, connect, sealed};
 
-fn number(name: &str) -> Option<u64> {
-    std::env::var(name).ok()?.parse().ok()
-}
+const HERE: &str = env!("CARGO_MANIFEST_DIR");
 
-fn seed() -> u64 {
-    let seed = number("POLDER_FUZZ_SEED").unwrap_or_else(|| {
-        let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap();
-        now.as_nanos() as u64 | 1
-    });
-    println!("POLDER_FUZZ_SEED={seed}");
-    seed
-}
-
-fn budget() -> Duration {
-    Duration::from_secs(number("POLDER_FUZZ_S").unwrap_or(1))
-}
+/// Stands for the key of the region, which is another one in each run.
+const ANY_KEY: RemoteKey = RemoteKey(0x1122_3344_5566_7788);
 
 /// Number, small number, or one of the numbers at which mistakes live.
 fn word(random: &mut Random) -> u64 {
@@ -49,8 +38,8 @@ fn op(random: &mut Random) -> Op {
     }
 }
 
-/// A session as a peer might have it, then damaged: bytes changed, left out, doubled, cut.
-fn session(random: &mut Random, owner: &Owner) -> Vec<u8> {
+/// A session as a peer might have it.
+fn session(random: &mut Random) -> Vec<u8> {
     let mut bytes = Preamble { security: 0, refusal: None }.encode().to_vec();
     let mut push = |message: &[u8]| {
         bytes.extend_from_slice(&record_header(message.len()));
@@ -60,101 +49,95 @@ fn session(random: &mut Random, owner: &Owner) -> Vec<u8> {
     let mut message = Vec::new();
     for ticket in 0..random.below(6) as u64 {
         let ops: Vec<Op> = (0..1 + random.below(8)).map(|_| op(random)).collect();
-        encode_request(ticket, owner.key(), &ops, &mut message);
+        encode_request(ticket, ANY_KEY, &ops, &mut message);
         push(&message);
     }
-    for _ in 0..random.below(4) {
-        let at = random.below(bytes.len());
-        match random.below(5) {
-            0 => bytes[at] = random.next() as u8,
-            1 => bytes[at] ^= 1 << random.below(8),
-            2 => {
-                bytes.splice(at..at + 1, []).for_each(drop);
-                bytes.push(0);
-            }
-            3 => bytes.truncate(at + 1),
-            _ => {
-                let end = bytes.len().min(at + 1 + random.below(64));
-                bytes.extend_from_within(at..end);
-            }
-        }
+    bytes
+}
+
+/// The same with the region's real key.
+fn with_key(bytes: &[u8], key: RemoteKey) -> Vec<u8> {
+    let mut bytes = bytes.to_vec();
+    let any = ANY_KEY.0.to_le_bytes();
+    while let Some(at) = bytes.windows(any.len()).position(|window| window == any) {
+        bytes[at..at + any.len()].copy_from_slice(&key.0.to_le_bytes());
     }
     bytes
 }
 
 #[test]
-fn a_service_outlives_what_peers_send() {
-    let mut random = Random(seed());
+fn fuzz_tcp_service() {
     let owner = Owner::new(Security::PlainLoopback);
-    let mut known = owner.peer();
-    let start = Instant::now();
-    let mut sessions = 0;
-    while start.elapsed() < budget() {
-        let bytes = session(&mut random, &owner);
+    let known = RefCell::new(owner.peer());
+    let still_serves = || call(&mut known.borrow_mut(), owner.key(), vec![add(0, 1)])[0].is_ok();
+    let sessions = Cell::new(0);
+    let check = |bytes: &[u8], random: &mut Random| {
+        let bytes = with_key(bytes, owner.key());
         let mut socket = TcpStream::connect(owner.responder.address()).unwrap();
         socket.set_read_timeout(Some(PATIENCE)).unwrap();
         // The service may hang up at any byte.
         let cut = random.below(bytes.len() + 1);
         let _ = socket.write_all(&bytes[..cut]).and_then(|()| socket.write_all(&bytes[cut..]));
         let _ = socket.shutdown(Shutdown::Write);
-        let _ = socket.read_to_end(&mut Vec::new());
-        sessions += 1;
-        if sessions % 16 == 0 {
-            assert!(call(&mut known, owner.key(), vec![add(0, 1)])[0].is_ok());
-        }
+        let mut answer = Vec::new();
+        let _ = socket.read_to_end(&mut answer);
+        sessions.set(sessions.get() + 1);
+        assert!(sessions.get() % 16 != 0 || still_serves());
+        answer.len()
+    };
+    let target = Target::new("tcp_service", HERE).made_by(session);
+    target.smoke_cases(200).case_max(2 * PATIENCE).run(check);
+    assert!(still_serves());
+}
+
+/// What an owner might say: a preamble, and messages of noise.
+fn answers(random: &mut Random) -> Vec<u8> {
+    let security = random.below(2) as u8;
+    let mut bytes = Preamble { security, refusal: None }.encode().to_vec();
+    for _ in 0..random.below(4) {
+        let length = 1 + random.below(80);
+        bytes.extend_from_slice(&record_header(length));
+        bytes.push(random.below(6) as u8);
+        bytes.extend((1..length).map(|_| (random.next() as u8) * (random.below(2) as u8)));
     }
-    println!("{sessions} sessions");
-    assert!(sessions > 10);
-    assert!(call(&mut known, owner.key(), vec![add(0, 1)])[0].is_ok());
+    bytes
 }
 
 /// An owner that answers with noise, behind a good preamble or none.
 #[test]
-fn a_peer_outlives_what_owners_send() {
-    let mut random = Random(seed());
+fn fuzz_tcp_owner() {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();
-    let start = Instant::now();
-    let mut sessions = 0;
-    while start.elapsed() < budget() {
+    let check = |bytes: &[u8], random: &mut Random| {
         let security = [Security::PlainLoopback, sealed(1)][random.below(2)].clone();
         let connect_max = Duration::from_millis(200);
         let mut peer =
             Requester::begin(RequesterSettings { address, security, connect_max }).unwrap();
         let (mut owner, _) = listener.accept().unwrap();
-        let mut bytes = Vec::new();
-        let security = random.below(2) as u8;
-        bytes.extend_from_slice(&Preamble { security, refusal: None }.encode());
-        for _ in 0..random.below(4) {
-            let length = 1 + random.below(80);
-            bytes.extend_from_slice(&record_header(length));
-            bytes.push(random.below(6) as u8);
-            bytes.extend((1..length).map(|_| (random.next() as u8) * (random.below(2) as u8)));
-        }
-        let at = random.below(bytes.len());
-        bytes[at] ^= u8::from(random.below(4) == 0) << random.below(8);
-        let _ = owner.write_all(&bytes);
+        let _ = owner.write_all(bytes);
         let _ = owner.shutdown(Shutdown::Write);
         // Up with an empty welcome at best, and broken soon.
-        if peer.finish_connecting().is_ok() {
+        let outcome = peer.finish_connecting();
+        if outcome.is_ok() {
             let forged = owner.read(&mut [0; 64]);
             assert!(forged.is_ok());
             peer.poll(&mut Vec::new());
         }
-        sessions += 1;
-    }
-    println!("{sessions} sessions");
-    assert!(sessions > 10);
+        outcome.map_err(|error| std::mem::discriminant(&error))
+    };
+    Target::new("tcp_owner", HERE).made_by(answers).smoke_cases(200).run(check);
 }
 
-/// The same with the key: a stranger's noise never gets beyond the handshake.
+/// With the key: a stranger's noise never gets beyond the handshake.
 #[test]
 fn an_encrypting_service_outlives_strangers() {
-    let mut random = Random(seed());
+    let mut random = Random::new(1);
     let owner = Owner::new(sealed(1));
     let mut known = owner.peer();
     for _ in 0..200 {
-        let mut bytes = session(&mut random, &owner);
+        let mut bytes = with_key(&session(&mut random), owner.key());
+        let at = random.below(bytes.len());
+        bytes[at] ^= 1 << random.below(8);
         if let Some(security) = bytes.get_mut(10) {
             *security = 1;
         }
