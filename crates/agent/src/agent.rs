@@ -8,8 +8,9 @@
 //! turn:   hear reports and rings; supervise; publish; beat; sleep on the wake word
 //! ```
 //!
-//! Three threads: this one sleeps on the record's wake word, the worker on processes and checks,
-//! the region's server on its socket. None of them takes part in a request or in a move.
+//! Three threads, and a fourth where edges on other machines read: this one sleeps on the record's
+//! wake word, the worker on processes and checks, the region's servers on their sockets. None of
+//! them takes part in a request or in a move.
 
 use crate::inbox::Inbox;
 use crate::leftovers::end_all;
@@ -19,10 +20,11 @@ use crate::process::Held;
 use crate::shell::Shell;
 use crate::snapshot::Snapshot;
 use crate::state_file::{AgentState, ProcessState, StateError};
-use remote_memory::Mapped;
 use remote_memory::shm::{self, OwnedRegion, RegionServer, ShmError};
+use remote_memory::tcp::{NotFirst, Priority, Responder, ServeError};
+use remote_memory::{Access, Mapped};
 use shared_state::words::{Assign, Epoch};
-use shared_state::{LayoutError, NODE_REGION_BYTES, NodeHeader, NodeRecord};
+use shared_state::{LayoutError, NODE_REGION_BYTES, NodeHeader, NodeRecord, Service};
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::Path;
@@ -54,6 +56,9 @@ pub enum StartError {
     /// The region cannot be made or served.
     #[error(transparent)]
     Region(#[from] ShmError),
+    /// The region cannot be served to edges on other machines.
+    #[error(transparent)]
+    Remote(#[from] ServeError),
     /// The region cannot be laid out.
     #[error(transparent)]
     Layout(#[from] LayoutError),
@@ -110,9 +115,10 @@ impl Agent {
         let published = shell
             .write_state()
             .map_err(StartError::State)
-            .and_then(|()| Ok(RegionServer::bind(&options.region_socket, Arc::clone(&region))?));
-        let server = match published {
-            Ok(server) => server,
+            .and_then(|()| Ok(RegionServer::bind(&options.region_socket, Arc::clone(&region))?))
+            .and_then(|server| Ok((server, serve_elsewhere(&options, &region, &record)?)));
+        let servers = match published {
+            Ok(servers) => servers,
             Err(error) => {
                 inbox.stop();
                 shell.run();
@@ -122,11 +128,35 @@ impl Agent {
         let thread = std::thread::Builder::new().name("agent".to_owned()).spawn(move || {
             // Also where the thread panics: the process must not go on without its agent.
             let _on_end = OnEnd(Some(on_end));
-            let _server = server;
+            let _servers = servers;
             shell.run();
         })?;
         Ok(Handle { record, region, inbox, snapshot, thread: Some(thread) })
     }
+}
+
+/// Serves the region to edges on other machines, if that is asked for, and tells them how.
+fn serve_elsewhere(
+    options: &Options,
+    region: &Arc<OwnedRegion>,
+    record: &NodeRecord,
+) -> Result<Option<Responder>, ServeError> {
+    let Some(remote) = &options.remote else { return Ok(None) };
+    let responder = Responder::bind(remote.address, remote.settings.clone())?;
+    record.set_service(match responder.priority() {
+        Priority::RealTime => Service::RealTime,
+        Priority::Normal { why: NotFirst::AsSet } => Service::AsSet,
+        Priority::Normal { why: NotFirst::NotPermitted } => Service::NotPermitted,
+        Priority::Normal { why: NotFirst::NoRunTime { .. } } => Service::NoRunTime,
+        Priority::Normal { why: NotFirst::Kernel { .. } } => Service::Refused,
+    });
+    let (node, address) = (&options.name, responder.address());
+    tracing::info!(node, %address, scheduled = %responder.priority(), "record served");
+    let mapped: Arc<dyn Mapped> = Arc::<OwnedRegion>::clone(region);
+    for region in remote.also.iter().cloned().chain([mapped]) {
+        responder.serve(region, Access::ReadWrite)?;
+    }
+    Ok(Some(responder))
 }
 
 struct OnEnd<F: FnOnce()>(Option<F>);

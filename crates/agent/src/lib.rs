@@ -32,7 +32,9 @@ mod worker;
 pub use agent::{Agent, Handle, StartError};
 pub use command::BadCommand;
 pub use leftovers::{ReapError, die_with_parent, hold_region, reap_leftovers};
-pub use options::{Check, Health, Options, OptionsError, Program, ServerKind, ServerSpec, Start};
+pub use options::{
+    Check, Health, Options, OptionsError, Program, RemoteService, ServerKind, ServerSpec, Start,
+};
 pub use run::{RunError, run};
 pub use snapshot::{ServerStatus, Snapshot};
 pub use state_file::{AgentState, ProcessState, ServerState, StateError};

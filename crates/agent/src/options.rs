@@ -2,11 +2,15 @@
 
 use crate::command::{self, BadCommand};
 use pool_model::{NodeId, SiteId};
+use remote_memory::Mapped;
+use remote_memory::tcp::ResponderSettings;
 use shared_state::words::Assign;
 use std::collections::BTreeSet;
-use std::net::{Ipv4Addr, SocketAddrV4};
+use std::fmt;
+use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4};
 use std::os::fd::OwnedFd;
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::Duration;
 use thiserror::Error;
 
@@ -44,6 +48,29 @@ pub struct Options {
     /// The memory file of a dead agent's region (see [`crate::hold_region`]): its assignment is
     /// carried over, and it is given up.
     pub adopt: Option<OwnedFd>,
+    /// Where edges on other machines reach the node's region, if they do.
+    pub remote: Option<RemoteService>,
+}
+
+/// The service by which edges on other machines reach the node's region.
+pub struct RemoteService {
+    /// Where it listens.
+    pub address: SocketAddr,
+    /// Who may connect, and whether its thread shall run before others.
+    pub settings: ResponderSettings,
+    /// Regions that are served beside the node's: the home's, if this node holds it.
+    pub also: Vec<Arc<dyn Mapped>>,
+}
+
+impl fmt::Debug for RemoteService {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let labels: Vec<_> = self.also.iter().map(|one| &one.descriptor().label).collect();
+        f.debug_struct("RemoteService")
+            .field("address", &self.address)
+            .field("settings", &self.settings)
+            .field("also", &labels)
+            .finish()
+    }
 }
 
 impl Options {
@@ -66,6 +93,7 @@ impl Options {
             slot_lease_ms: 50,
             initial: Assign::FREE,
             adopt: None,
+            remote: None,
         }
     }
 

@@ -31,11 +31,41 @@ pub(crate) enum Command {
     Churn(FigureArguments),
     /// 1,000 reloads and 20 upgrades under 64 connections; about 2 minutes
     Reloads(FigureArguments),
+    /// CPU time of a proxied request beside nginx and HAProxy, plain, over TLS, over HTTP/2;
+    /// about 5 minutes
+    Proxy(FigureArguments),
+    /// Reads of a busy node's record over shared memory and TCP (figures 5 and 6 of the paper);
+    /// about 3 minutes
+    Memory(FigureArguments),
+    /// The tail behind 1, 2, 4 and 8 edges, beside edges that share nothing; about 5 minutes
+    Edges(FigureArguments),
+    /// Memory of an idle connection at an edge that holds as many as it may; about 20 seconds
+    Idle(FigureArguments),
     /// All of them, one after the other
     All(FigureArguments),
     /// Whether a pool starts, serves, moves and stops here: what the tests ask
     #[command(hide = true)]
     Smoke(SmokeArguments),
+    /// The least form of a figure: what the tests run to see that all its parts work here
+    #[command(hide = true)]
+    Part(PartArguments),
+}
+
+/// Arguments of `part`.
+#[derive(Clone, Copy, Debug, Args)]
+pub(crate) struct PartArguments {
+    /// Which figure
+    #[arg(value_enum)]
+    pub(crate) figure: PartOf,
+}
+
+/// Figures that have a least form.
+#[derive(Clone, Copy, Debug, ValueEnum)]
+pub(crate) enum PartOf {
+    Proxy,
+    Memory,
+    Edges,
+    Idle,
 }
 
 /// Arguments of `burst`.
@@ -97,7 +127,9 @@ mod tests {
     fn clap_finds_no_contradiction_and_the_figures_are_listed() {
         Cli::command().debug_assert();
         let help = Cli::command().render_help().to_string();
-        for figure in ["burst", "sensitivity", "churn", "reloads", "all"] {
+        let figures =
+            ["burst", "sensitivity", "churn", "reloads", "proxy", "memory", "edges", "idle", "all"];
+        for figure in figures {
             assert!(help.contains(&format!("\n  {figure}")), "{help}");
         }
     }

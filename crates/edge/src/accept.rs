@@ -1,33 +1,30 @@
 //! One thread of an edge: it accepts, serves connections, and drains.
 
 use crate::access_log::LogQueue;
+use crate::admit::{Door, Protocol, admit};
 use crate::core::{Core, Shared};
 use crate::edge::Stage;
 use crate::face::Dispatcher;
-use crate::forward::client_value;
+use crate::http1::serve_http1;
+use crate::http2::serve_http2;
 use crate::labels::Chance;
-use crate::listen::BACKLOG;
+use crate::listen::{BACKLOG, Listener};
 use crate::live::{Change, Live};
 use crate::metrics::Shard;
 use crate::options::Options;
-use crate::proxy_header::Ends;
-use crate::proxy_in::{NoHeader, read_header};
-use crate::serve::serve;
+use crate::tls::HANDSHAKES_MAX;
 use crate::upstream::{Pool, PoolLimits};
-use crate::wire::{Client, ClientWire};
 use hyper::server::conn::http1;
-use hyper_util::rt::TokioIo;
-use std::future::{Future, poll_fn};
+use std::future::poll_fn;
 use std::io;
-use std::net::{SocketAddr, TcpListener as StdListener};
-use std::pin::pin;
+use std::net::SocketAddr;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::task::Poll;
 use std::time::Duration;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::mpsc::UnboundedReceiver;
-use tokio::sync::{OwnedSemaphorePermit, watch};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 
 /// Bytes that hyper may hold in each of its buffers: enough for full socket reads, small enough
 /// that a proxied body keeps its two connections below half a mebibyte.
@@ -56,6 +53,9 @@ impl<D: Dispatcher> Core<D> {
             chance: Rc::new(Chance::seeded()),
             draining: Rc::default(),
             drain: Rc::default(),
+            closing: Rc::default(),
+            close: Rc::default(),
+            handshakes: Rc::new(Semaphore::new(HANDSHAKES_MAX)),
             open: Rc::default(),
             closed: Rc::default(),
         })
@@ -74,6 +74,9 @@ impl<D: Dispatcher> Core<D> {
             chance: Rc::clone(&self.chance),
             draining: Rc::clone(&self.draining),
             drain: Rc::clone(&self.drain),
+            closing: Rc::clone(&self.closing),
+            close: Rc::clone(&self.close),
+            handshakes: Rc::clone(&self.handshakes),
             open: Rc::clone(&self.open),
             closed: Rc::clone(&self.closed),
         })
@@ -110,7 +113,7 @@ fn server(options: &Options) -> http1::Builder {
 /// Serves until told to stop, or until drained.
 pub(crate) async fn run<D: Dispatcher>(
     core: Rc<Core<D>>,
-    sockets: Vec<StdListener>,
+    sockets: Vec<Listener>,
     changes: UnboundedReceiver<Change>,
     mut stage: watch::Receiver<Stage>,
 ) {
@@ -139,14 +142,25 @@ pub(crate) async fn run<D: Dispatcher>(
         () = tokio::time::sleep(limit) => {
             tracing::warn!(connections = core.open.get(), "the edge stops before it is drained");
         }
-        _ = stage.wait_for(|stage| *stage == Stage::Stop) => {}
+        () = stopped(&core, stage) => {}
+    }
+}
+
+/// Closes connections that wait for a request as soon as that is wanted; ready with the stop.
+async fn stopped<D: Dispatcher>(core: &Core<D>, mut stage: watch::Receiver<Stage>) {
+    let closes = stage.wait_for(|stage| *stage != Stage::Drain).await.map(|stage| *stage);
+    if matches!(closes, Ok(Stage::Close)) {
+        core.closing.set(true);
+        core.close.notify_waiters();
+        let _ = stage.wait_for(|stage| *stage == Stage::Stop).await;
     }
 }
 
 /// Accepts until the edge drains; then what the kernel had accepted already, and no more: at most
 /// a full queue, for another edge with the same socket may let more in all the time.
-async fn accept<D: Dispatcher>(live: Rc<Live<D>>, socket: StdListener) {
-    let listener = match TcpListener::from_std(socket) {
+async fn accept<D: Dispatcher>(live: Rc<Live<D>>, socket: Listener) {
+    let door = socket.door;
+    let listener = match TcpListener::from_std(socket.tcp) {
         Ok(listener) => listener,
         Err(error) => {
             tracing::error!(%error, "a listening socket can't be used");
@@ -157,7 +171,7 @@ async fn accept<D: Dispatcher>(live: Rc<Live<D>>, socket: StdListener) {
     // A drain that came before this task first ran notifies nobody.
     if !core.draining.get() {
         tokio::select! {
-            () = accept_all(&live, &listener) => {}
+            () = accept_all(&live, &listener, door) => {}
             () = core.drain.notified() => {}
         }
     }
@@ -165,7 +179,7 @@ async fn accept<D: Dispatcher>(live: Rc<Live<D>>, socket: StdListener) {
     for _ in 0..BACKLOG {
         let Ok(share) = Arc::clone(shares).try_acquire_owned() else { return };
         let Some((stream, peer)) = accepted_already(&listener).await else { return };
-        spawn(&live, stream, peer, share);
+        spawn(&live, stream, peer, door, share);
     }
 }
 
@@ -178,12 +192,12 @@ async fn accepted_already(listener: &TcpListener) -> Option<(TcpStream, SocketAd
     .await
 }
 
-async fn accept_all<D: Dispatcher>(live: &Rc<Live<D>>, listener: &TcpListener) {
+async fn accept_all<D: Dispatcher>(live: &Rc<Live<D>>, listener: &TcpListener, door: Door) {
     let shares = &live.core().shared.connections;
     // Beyond `connections_max` clients wait in the kernel's queue. Never closed, see `Shared`.
     while let Ok(share) = Arc::clone(shares).acquire_owned().await {
         match listener.accept().await {
-            Ok((stream, peer)) => spawn(live, stream, peer, share),
+            Ok((stream, peer)) => spawn(live, stream, peer, door, share),
             Err(error) => {
                 tracing::warn!(%error, "a connection can't be accepted");
                 // A client that is gone again costs nothing; a missing descriptor needs time.
@@ -199,11 +213,13 @@ fn spawn<D: Dispatcher>(
     live: &Rc<Live<D>>,
     stream: TcpStream,
     peer: SocketAddr,
+    door: Door,
     share: OwnedSemaphorePermit,
 ) {
     let core = live.core();
     core.metrics.connections_accepted.add(1);
-    tokio::task::spawn_local(connection(Rc::clone(live), Open::new(core), stream, peer, share));
+    let open = Open::new(core);
+    tokio::task::spawn_local(connection(Rc::clone(live), open, stream, peer, door, share));
 }
 
 /// One open client connection, counted.
@@ -225,83 +241,29 @@ impl<D: Dispatcher> Drop for Open<D> {
     }
 }
 
-/// Whom a connection is served for; none where it must be closed.
-async fn client_of<D: Dispatcher>(
-    core: &Core<D>,
-    stream: &mut TcpStream,
-    peer: SocketAddr,
-) -> Option<(SocketAddr, Option<Ends>)> {
-    let options = core.options();
-    let announces = options.sites.iter().any(|site| site.proxy_protocol_out.is_some());
-    let own = if announces { stream.local_addr().ok() } else { None };
-    let own = own.map(|destination| Ends { source: peer, destination });
-    if !options.proxy_protocol.iter().any(|network| network.contains(peer.ip())) {
-        return Some((peer, own));
-    }
-    // The box keeps what is needed here out of the connection's long life.
-    let header = Box::pin(read_header(stream, options.header_timeout()));
-    let read = tokio::select! {
-        read = header => read,
-        // As a connection without a request: nobody waits for it.
-        () = core.drain.notified() => return None,
-    };
-    match read {
-        Ok(Some(ends)) => Some((ends.source, Some(ends))),
-        Ok(None) => Some((peer, own)),
-        Err(NoHeader::Ended) => None,
-        Err(error) => {
-            core.metrics.proxy_headers_refused.add(1);
-            tracing::debug!(%peer, %error, "a connection without its PROXY header is closed");
-            None
-        }
-    }
-}
-
 /// Serves one client until either side closes the connection.
 async fn connection<D: Dispatcher>(
     live: Rc<Live<D>>,
     open: Open<D>,
-    stream: TcpStream,
+    tcp: TcpStream,
     peer: SocketAddr,
+    door: Door,
     share: OwnedSemaphorePermit,
 ) {
     let core = Rc::clone(&open.0);
-    let options = core.options();
-    let mut stream = stream;
-    let Some((peer, ends)) = client_of(&core, &mut stream, peer).await else { return };
-    if let Err(error) = stream.set_nodelay(true) {
-        tracing::debug!(%peer, %error, "a client went away at once");
-        return;
-    }
-    let idle = Duration::from_millis(options.keep_alive_idle_ms);
-    let mut client = Client::new(peer, options.header_timeout(), idle);
-    client.ends = ends;
-    let client = Rc::new(client);
-    let client_value = client_value(peer.ip());
-    let wire = ClientWire::new(stream, Rc::clone(&client), options.body_idle(), share);
-    let service = hyper::service::service_fn(|request| {
-        serve(live.core(), Rc::clone(&client), client_value.clone(), request)
-    });
-    // Who was accepted while the edge drains still gets one answer.
-    let mut told = core.draining.get();
-    let mut server = core.server.clone();
-    server.keep_alive(!told);
-    let mut connection = pin!(server.serve_connection(TokioIo::new(wire), service));
-    let mut drain = pin!(core.drain.notified());
-    let mut listens = false;
-    let ended = poll_fn(|cx| {
-        // The waker is the task's, so that once is enough; the flag says the rest.
-        if !listens {
-            listens = true;
-            let _ = drain.as_mut().poll(cx);
+    let visitor = match admit(&core, tcp, peer, door).await {
+        Ok(visitor) => visitor,
+        Err(error) => {
+            tracing::debug!(%peer, %error, "a client did not get in");
+            return;
         }
-        if core.draining.get() && !told {
-            told = true;
-            connection.as_mut().graceful_shutdown();
-        }
-        connection.as_mut().poll(cx)
-    });
-    if let Err(error) = ended.await {
+    };
+    // Boxed, so that an HTTP/1.1 connection's task is not as large as one of HTTP/2.
+    let ended = match visitor.protocol {
+        Protocol::Http1 => Box::pin(serve_http1(live, visitor.stream, visitor.caller, share)).await,
+        Protocol::Http2 => Box::pin(serve_http2(live, visitor.stream, visitor.caller, share)).await,
+    };
+    if let Err(error) = ended {
         tracing::debug!(%peer, %error, "a client's connection broke");
     }
 }

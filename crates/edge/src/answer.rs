@@ -15,7 +15,7 @@ const RETRY_AFTER_SECONDS: &str = "1";
 /// Where an error comes from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Source {
-    /// The request was wrong, or its client too slow.
+    /// The request was wrong, or its client too slow or too eager.
     Client,
     /// The edge has no room, or is about to stop.
     Edge,
@@ -36,6 +36,8 @@ pub enum Reason {
     BadExpectation,
     /// The request target is longer than `uri_bytes_max`.
     UriTooLong,
+    /// More header lines than `headers_max`.
+    TooManyFields,
     /// The body is longer than the site's `body_bytes_max`.
     BodyTooLarge,
     /// The client's body stopped for `body_idle_timeout_ms`.
@@ -44,6 +46,12 @@ pub enum Reason {
     BrokenBody,
     /// No site has this host.
     UnknownSite,
+    /// The site wants a client certificate, and the connection has shown none for it.
+    NoCertificate,
+    /// The client asks more often than its site lets one client ask.
+    ClientRate,
+    /// All clients together ask more often than the site lets them.
+    SiteRate,
     /// See [`Refusal::QueueFull`].
     QueueFull,
     /// See [`Refusal::QueueTimeout`].
@@ -64,16 +72,20 @@ pub enum Reason {
 
 impl Reason {
     /// All of them, in the order of the counters.
-    pub const ALL: [Self; 17] = [
+    pub const ALL: [Self; 21] = [
         Self::BadRequest,
         Self::BadMethod,
         Self::BadTransferCoding,
         Self::BadExpectation,
         Self::UriTooLong,
+        Self::TooManyFields,
         Self::BodyTooLarge,
         Self::ClientTimeout,
         Self::BrokenBody,
         Self::UnknownSite,
+        Self::NoCertificate,
+        Self::ClientRate,
+        Self::SiteRate,
         Self::QueueFull,
         Self::QueueTimeout,
         Self::NoServer,
@@ -93,10 +105,14 @@ impl Reason {
             Self::BadTransferCoding => "bad-transfer-coding",
             Self::BadExpectation => "bad-expectation",
             Self::UriTooLong => "uri-too-long",
+            Self::TooManyFields => "too-many-fields",
             Self::BodyTooLarge => "body-too-large",
             Self::ClientTimeout => "client-timeout",
             Self::BrokenBody => "broken-body",
             Self::UnknownSite => "unknown-site",
+            Self::NoCertificate => "no-certificate",
+            Self::ClientRate => "client-rate",
+            Self::SiteRate => "site-rate",
             Self::QueueFull => Refusal::QueueFull.name(),
             Self::QueueTimeout => Refusal::QueueTimeout.name(),
             Self::NoServer => Refusal::NoServer.name(),
@@ -116,9 +132,11 @@ impl Reason {
             Self::BadMethod | Self::BadTransferCoding => StatusCode::NOT_IMPLEMENTED,
             Self::BadExpectation => StatusCode::EXPECTATION_FAILED,
             Self::UriTooLong => StatusCode::URI_TOO_LONG,
+            Self::TooManyFields => StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE,
             Self::BodyTooLarge => StatusCode::PAYLOAD_TOO_LARGE,
             Self::ClientTimeout => StatusCode::REQUEST_TIMEOUT,
-            Self::UnknownSite => StatusCode::MISDIRECTED_REQUEST,
+            Self::UnknownSite | Self::NoCertificate => StatusCode::MISDIRECTED_REQUEST,
+            Self::ClientRate | Self::SiteRate => StatusCode::TOO_MANY_REQUESTS,
             Self::QueueFull | Self::QueueTimeout | Self::NoServer | Self::Draining => {
                 StatusCode::SERVICE_UNAVAILABLE
             }
@@ -142,7 +160,11 @@ impl Reason {
     /// Whether the connection ends with the answer: the edge cannot, or will not, find the start
     /// of the next request.
     const fn closes(self) -> bool {
-        matches!(self.source(), Source::Client) && !matches!(self, Self::UnknownSite)
+        matches!(self.source(), Source::Client)
+            && !matches!(
+                self,
+                Self::UnknownSite | Self::NoCertificate | Self::ClientRate | Self::SiteRate
+            )
     }
 
     const fn text(self) -> &'static str {
@@ -152,10 +174,14 @@ impl Reason {
             Self::BadTransferCoding => "Only the transfer coding \"chunked\" is understood.\n",
             Self::BadExpectation => "Only the expectation \"100-continue\" is understood.\n",
             Self::UriTooLong => "The request target is too long.\n",
+            Self::TooManyFields => "The request has too many header lines.\n",
             Self::BodyTooLarge => "The request body is too large.\n",
             Self::ClientTimeout => "The request body did not arrive in time.\n",
             Self::BrokenBody => "The request body is malformed or incomplete.\n",
             Self::UnknownSite => "No site of this host is served here.\n",
+            Self::NoCertificate => "This site asks for a client certificate. Connect to it anew.\n",
+            Self::ClientRate => "Too many requests from your address. Try again later.\n",
+            Self::SiteRate => "Too many requests for this site. Try again later.\n",
             Self::QueueFull => "Too many requests wait for this site. Try again soon.\n",
             Self::QueueTimeout => "No server became free in time. Try again soon.\n",
             Self::NoServer => "No server of this site is available. Try again soon.\n",
@@ -179,6 +205,7 @@ impl Reason {
         let headers = response.headers_mut();
         headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("text/plain"));
         headers.insert(REASON_HEADER, HeaderValue::from_static(self.name()));
+        // Who asks too often is told the time that it has to wait, where the answer is used.
         if matches!(self.source(), Source::Edge) {
             headers.insert(header::RETRY_AFTER, HeaderValue::from_static(RETRY_AFTER_SECONDS));
         }

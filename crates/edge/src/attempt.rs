@@ -4,9 +4,11 @@
 //! some of it had been sent and its method is not idempotent or its body too long to be kept.
 
 use crate::answer::Reason;
+use crate::caller::Caller;
 use crate::core::Core;
 use crate::face::{Dispatcher, Permit, Verdict};
 use crate::head::{Framing, Head};
+use crate::hosts::SiteSlot;
 use crate::labels::Labels;
 use crate::proxy_header::Announced;
 use crate::upload::{Gate, Upload, UploadBody, UploadFault};
@@ -27,7 +29,8 @@ pub(crate) struct Outgoing {
     pub(crate) parts: Parts,
     pub(crate) head: Head,
     pub(crate) host: HeaderValue,
-    pub(crate) client_value: HeaderValue,
+    pub(crate) caller: Rc<Caller>,
+    pub(crate) slot: SiteSlot,
     pub(crate) upload: Option<Rc<Upload>>,
     pub(crate) labels: Labels,
     /// What a connection to the server must have begun with.

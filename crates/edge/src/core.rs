@@ -7,6 +7,9 @@ use crate::hosts::SiteMap;
 use crate::labels::{Chance, LabelRules};
 use crate::metrics::Shard;
 use crate::options::Options;
+use crate::rate::Limiter;
+use crate::sticky::Stickiness;
+use crate::tls::Tls;
 use crate::upstream::Pool;
 use hyper::server::conn::http1;
 use std::cell::Cell;
@@ -20,7 +23,11 @@ pub(crate) struct Shared {
     pub(crate) options: Options,
     pub(crate) sites: SiteMap,
     pub(crate) forwarder: Forwarder,
+    pub(crate) tls: Tls,
     pub(crate) labels: LabelRules,
+    /// By site, in the order of the options.
+    pub(crate) limiters: Vec<Option<Arc<Limiter>>>,
+    pub(crate) stickiness: Vec<Option<Stickiness>>,
     /// `connections_max` of the whole edge.
     pub(crate) connections: Arc<Semaphore>,
 }
@@ -41,9 +48,14 @@ pub(crate) struct Core<D> {
     pub(crate) log: Option<Rc<LogQueue>>,
     pub(crate) chance: Rc<Chance>,
     pub(crate) server: http1::Builder,
-    /// No new connection, and no second request on an old one.
+    /// No new connection, and each answer ends its connection.
     pub(crate) draining: Rc<Cell<bool>>,
     pub(crate) drain: Rc<Notify>,
+    /// Draining, and connections that wait for a request end at once.
+    pub(crate) closing: Rc<Cell<bool>>,
+    pub(crate) close: Rc<Notify>,
+    /// Places for TLS handshakes.
+    pub(crate) handshakes: Rc<Semaphore>,
     /// Client connections of this thread.
     pub(crate) open: Rc<Cell<usize>>,
     pub(crate) closed: Rc<Notify>,

@@ -1,21 +1,32 @@
 //! Which server takes a request, and who waits: queues, balancing, counts in shared memory.
 //!
 //! ```text
-//! request(S):  S's queue is not empty, or no server of S has room   -> wait in the queue
+//! request(S):  it belongs to a server that serves S and is full     -> wait in that server's lane
+//!              S's queue is not empty, or no server of S has room   -> wait in the queue
 //!              else choose a server and count the request in its slot -> permit
 //! left(n):     count out; who waits longest for n's site goes next
 //! look:        follow nodes that moved, forget edges that died, share room with edges whose
 //!              queues are not empty, then let go whoever now finds room
 //! ```
 //!
+//! A sticky request that has waited `stick_wait` for its server, or whose server is gone, changes
+//! to the queue and keeps its place by arrival.
+//!
 //! [`core`] is the pure part: one lock is held around it for a few hundred nanoseconds, twice a
 //! request; nothing in it blocks, allocates per request or reads a clock. [`handle`] is the shell:
 //! waiting, time-outs, permits.
 
+mod admit;
 mod core;
+mod counts;
 mod handle;
 mod health;
+mod lanes;
+mod node;
+mod slow_start;
+mod stick;
 
 pub use core::{DispatchOptions, SiteRules};
+pub use counts::SiteCounts;
 pub use handle::{Dispatch, NodePermit};
-pub use health::HealthOptions;
+pub use health::{EJECT_MAX, HealthOptions};

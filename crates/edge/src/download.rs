@@ -8,7 +8,7 @@ use crate::hosts::SiteSlot;
 use crate::labels::{Labels, X_REQUEST_ID};
 use crate::upload::Upload;
 use crate::upstream::{Connection, Lease};
-use crate::wire::Client;
+use crate::wire::{BodyState, Client};
 use bytes::Bytes;
 use http::HeaderMap;
 use http::request::Parts;
@@ -69,6 +69,11 @@ impl<D: Dispatcher> Meter<D> {
         }
     }
 
+    /// When the request's head was complete.
+    pub(crate) fn started(&self) -> Instant {
+        self.started
+    }
+
     pub(crate) fn slot(&self) -> Option<SiteSlot> {
         self.slot
     }
@@ -103,8 +108,8 @@ impl<D: Dispatcher> Drop for Meter<D> {
         if let (Some(entry), Some(log)) = (&self.entry, &self.core.log) {
             let site = self.slot.map(|slot| &self.core.options().sites[slot.0]);
             let ended = Ended {
-                client: self.client.peer.ip().to_canonical(),
-                is_tls: false,
+                client: self.client.caller.address.ip().to_canonical(),
+                is_tls: self.client.caller.secured.is_some(),
                 site: site.map(|site| site.name.as_str()),
                 labels: &self.labels,
                 duration,
@@ -160,10 +165,12 @@ pub(crate) struct Download<D: Dispatcher> {
 
 impl<D: Dispatcher> Download<D> {
     pub(crate) fn text(text: &'static str, meter: Meter<D>) -> Self {
+        meter.client.set_body(BodyState::Over);
         Self { kind: Kind::Text(Bytes::from_static(text.as_bytes())), meter }
     }
 
     pub(crate) fn server(flight: Flight<D>, meter: Meter<D>) -> Self {
+        meter.client.set_body(BodyState::Client { moved: true });
         Self { kind: Kind::Server { flight: Some(flight), waits_since: None }, meter }
     }
 }
@@ -182,6 +189,7 @@ fn poll_server<D: Dispatcher>(
         Poll::Ready(Some(Ok(data))) => {
             *waits_since = None;
             meter.response_bytes += data.len() as u64;
+            meter.client.set_body(BodyState::Client { moved: true });
             if lease.link.is_end() {
                 land(flight, meter);
             }
@@ -197,13 +205,17 @@ fn poll_server<D: Dispatcher>(
             let deadline = since + meter.core.options().body_idle();
             match meter.client.dog.borrow_mut().poll_until(cx, deadline) {
                 Poll::Ready(()) => DownloadFault::Stalled,
-                Poll::Pending => return Poll::Pending,
+                Poll::Pending => {
+                    meter.client.set_body(BodyState::Server);
+                    return Poll::Pending;
+                }
             }
         }
     };
-    let peer = meter.client.peer;
+    let peer = meter.client.caller.address;
     tracing::warn!(%peer, %fault, "a response is cut");
     *flight = None;
+    meter.client.set_body(BodyState::Over);
     if let Some(entry) = &mut meter.entry {
         entry.is_cut = true;
     }
@@ -214,6 +226,7 @@ fn poll_server<D: Dispatcher>(
 fn land<D: Dispatcher>(flight: &mut Option<Flight<D>>, meter: &mut Meter<D>) {
     let Some(flight) = flight.take() else { return };
     meter.request_bytes = flight.upload.as_ref().map_or(0, |upload| upload.passed_bytes());
+    meter.client.set_body(BodyState::Over);
     flight.land(&meter.core);
 }
 

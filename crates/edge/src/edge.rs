@@ -4,12 +4,13 @@ use crate::accept::run;
 use crate::access_log::{AccessLog, LogControl, LogQueue};
 use crate::core::{Core, Shared};
 use crate::face::Dispatcher;
-use crate::listen::{Listening, listen, sockets_of_thread};
+use crate::listen::{Listener, Listening, listen_all};
 use crate::live::{self, Changes, UpdateError};
 use crate::metrics::{Shard, Snapshot, snapshot};
-use crate::options::{Options, OptionsError};
+use crate::options::{Options, OptionsError, SiteOptions};
+use crate::tls::TlsError;
 use std::io;
-use std::net::{SocketAddr, TcpListener};
+use std::net::SocketAddr;
 use std::sync::mpsc;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
@@ -22,6 +23,9 @@ pub enum StartError {
     /// A setting is wrong.
     #[error(transparent)]
     Options(#[from] OptionsError),
+    /// A certificate can't be used.
+    #[error(transparent)]
+    Tls(#[from] TlsError),
     /// An address can't be listened on.
     #[error("can't listen on {address}: {source}")]
     Listen {
@@ -39,12 +43,14 @@ pub enum StartError {
 }
 
 /// What the threads are to do.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Stage {
     /// Take requests.
     Serve,
-    /// Take no more, finish what is in flight.
+    /// Take no more connections; each answer ends its connection.
     Drain,
+    /// The same, and close connections that wait for a request.
+    Close,
     /// Cut what is in flight.
     Stop,
 }
@@ -78,7 +84,7 @@ impl Edge {
     ) -> Result<Self, StartError> {
         let shared = Arc::new(live::shared(options, None)?);
         let options = shared.options.clone();
-        let (addresses, mut listeners) = listen(&options.listen, options.threads, &mut handed)?;
+        let (addresses, listeners) = listen_all(&options, &mut handed)?;
         let (log, mut queues) = match options.access_log.clone().map(Arc::new) {
             None => (None, Vec::new()),
             Some(log) => {
@@ -97,8 +103,7 @@ impl Edge {
             log,
             current: Mutex::new((Arc::clone(&shared), Changes::default())),
         };
-        for number in 0..shared.options.threads {
-            let sockets = sockets_of_thread(&mut listeners);
+        for (number, sockets) in listeners.into_iter().enumerate() {
             edge.start_thread(number, &shared, dispatcher.clone(), sockets, queues.pop())?;
         }
         Ok(edge)
@@ -136,7 +141,7 @@ impl Edge {
         number: usize,
         shared: &Arc<Shared>,
         dispatcher: D,
-        sockets: Vec<TcpListener>,
+        sockets: Vec<Listener>,
         log: Option<LogQueue>,
     ) -> Result<(), StartError> {
         let metrics = Arc::new(Shard::new(self.options.sites.len()));
@@ -162,10 +167,28 @@ impl Edge {
         ready.recv().unwrap_or_else(died).map_err(StartError::Thread)
     }
 
-    /// The addresses listened on, in the order of the options, with their real ports.
+    /// The addresses listened on with their real ports, in the order of the options: first those
+    /// without TLS, then those with it.
     #[must_use]
     pub fn addresses(&self) -> &[SocketAddr] {
         &self.addresses
+    }
+
+    /// The addresses listened on with TLS.
+    #[must_use]
+    pub fn tls_addresses(&self) -> &[SocketAddr] {
+        &self.addresses[self.options.listen.len()..]
+    }
+
+    /// Reads the certificates of these sites anew, for connections that come from now on; sites
+    /// that the edge does not know are ignored, those missing keep their files. Blocks while it
+    /// reads.
+    ///
+    /// # Errors
+    /// A file is wrong; then all certificates stay as they were.
+    pub fn renew_certificates(&self, sites: &[SiteOptions]) -> Result<(), TlsError> {
+        let current = self.current.lock().unwrap_or_else(PoisonError::into_inner);
+        current.0.tls.renew(sites, &self.options)
     }
 
     /// What was counted so far. A few microseconds.
@@ -189,21 +212,36 @@ impl Edge {
         }
     }
 
-    /// Takes no more connections and requests; those in flight get `drain_max_ms` to finish,
-    /// then they are cut. Does not block; [`Edge::join`] does.
+    /// Takes no more connections, and ends those it has with the next answer (HTTP/2: by GOAWAY).
+    /// A client that is between two requests keeps its connection until it has sent the second,
+    /// or until `drain_max_ms` is over; then what is in flight is cut. For edges that another one
+    /// takes over from. Does not block; [`Edge::join`] does.
     pub fn drain(&self) {
-        self.stage.send_if_modified(|stage| {
-            let first = *stage == Stage::Serve;
-            if first {
-                *stage = Stage::Drain;
-            }
-            first
-        });
+        self.raise(Stage::Drain);
     }
 
-    /// Drains, and blocks until all threads have ended: `drain_max_ms` at most.
+    /// Like [`Edge::drain`], but closes connections between two requests at once: there is nobody
+    /// whom those clients would lose a request to. Does not block.
+    pub fn close(&self) {
+        self.raise(Stage::Close);
+    }
+
+    fn raise(&self, to: Stage) {
+        raise(&self.stage, to);
+    }
+
+    /// Closes the edge from wherever it is, also while somebody waits for its end.
+    #[must_use]
+    pub fn closer(&self) -> Closer {
+        Closer { stage: self.stage.clone() }
+    }
+
+    /// Closes, unless it drains already, and blocks until all threads have ended: `drain_max_ms`
+    /// at most.
     pub fn join(mut self) {
-        self.drain();
+        if *self.stage.borrow() == Stage::Serve {
+            self.close();
+        }
         self.join_threads();
     }
 
@@ -224,6 +262,29 @@ impl Drop for Edge {
         self.stage.send_replace(Stage::Stop);
         self.join_threads();
     }
+}
+
+/// See [`Edge::closer`].
+#[derive(Clone, Debug)]
+pub struct Closer {
+    stage: watch::Sender<Stage>,
+}
+
+impl Closer {
+    /// As [`Edge::close`].
+    pub fn close(&self) {
+        raise(&self.stage, Stage::Close);
+    }
+}
+
+fn raise(stage: &watch::Sender<Stage>, to: Stage) {
+    stage.send_if_modified(|stage| {
+        let later = *stage < to;
+        if later {
+            *stage = to;
+        }
+        later
+    });
 }
 
 /// Reads an edge's counters from any thread, also after the edge has ended.

@@ -21,13 +21,32 @@ pub trait Dispatcher: Clone + Send + 'static {
 
     /// Waits in the site's bounded queue until a server has room.
     ///
-    /// `avoid` names the nodes that failed this very request, at most [`RETRIES_MAX`]; they are
-    /// taken only where no other is left. Dropping the future leaves the queue.
+    /// Dropping the future leaves the queue.
     fn acquire(
         &self,
         site: SiteId,
-        avoid: &[NodeId],
+        ask: Ask<'_>,
     ) -> impl Future<Output = Result<Self::Permit, Refusal>>;
+}
+
+/// What one request asks for besides a server of its site.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Ask<'a> {
+    /// The nodes that failed this very request, at most [`RETRIES_MAX`]; they are taken only
+    /// where no other is left.
+    pub avoid: &'a [NodeId],
+    /// The server that it belongs to, if any.
+    pub stick: Option<Stick>,
+}
+
+/// Which server a sticky request belongs to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Stick {
+    /// The one on this node, as long as it serves the site.
+    Server(NodeId),
+    /// The one that this key falls to: the same for equal keys as long as the site's servers are
+    /// the same, and for most keys when one comes or goes.
+    Key(u64),
 }
 
 /// Why no server was given.

@@ -8,11 +8,12 @@ use crate::labels::{Labels, TRACEPARENT, X_REQUEST_ID};
 use crate::options::ForwardedTrust;
 use crate::upstream::HeadFault;
 use http::header::{self, HeaderMap, HeaderName, HeaderValue};
+use http::request::Parts;
 use http::{StatusCode, Version};
-use std::net::IpAddr;
 
 const X_FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
 const X_FORWARDED_PROTO: HeaderName = HeaderName::from_static("x-forwarded-proto");
+const X_CLIENT_CERT_SUBJECT: HeaderName = HeaderName::from_static("x-client-cert-subject");
 const X_FORWARDED_HOST: HeaderName = HeaderName::from_static("x-forwarded-host");
 
 /// Where the fields of a request go.
@@ -25,7 +26,7 @@ pub(crate) enum Fields<'a> {
 
 impl Fields<'_> {
     /// Room for the fields that the edge adds.
-    pub(crate) const ADDED: usize = 8;
+    pub(crate) const ADDED: usize = 9;
 
     fn add(&mut self, name: &HeaderName, value: &HeaderValue) {
         match self {
@@ -81,13 +82,23 @@ fn claims_origin(name: &str) -> bool {
     name == "forwarded" || name == "x-real-ip" || name.starts_with("x-forwarded-")
 }
 
+/// Fields by which servers learn of a verified certificate: ours, and those of RFC 9440. Only who
+/// ends TLS can know of it, which is this edge: they are dropped whoever sends them.
+fn claims_certificate(name: &str) -> bool {
+    name == "client-cert" || name == "client-cert-chain" || name.starts_with("x-client-cert-")
+}
+
 /// Whether a client's field is not passed on.
 ///
 /// Servers with CGI-like interfaces read `_` as `-`: `X_Forwarded_For` must not get past us where
 /// `X-Forwarded-For` does not.
 fn is_filtered(name: &HeaderName, rewrite: bool, labels: &Labels) -> bool {
-    let filtered =
-        |name: &str| ends_here(name) || (rewrite && claims_origin(name)) || labels.replaces(name);
+    let filtered = |name: &str| {
+        ends_here(name)
+            || claims_certificate(name)
+            || (rewrite && claims_origin(name))
+            || labels.replaces(name)
+    };
     let name = name.as_str();
     filtered(name) || (name.contains('_') && filtered(&name.replace('_', "-")))
 }
@@ -98,6 +109,7 @@ pub(crate) struct Forwarder {
     trust: ForwardedTrust,
     via: HeaderValue,
     via_old: HeaderValue,
+    via_http2: HeaderValue,
 }
 
 impl Forwarder {
@@ -106,18 +118,25 @@ impl Forwarder {
             HeaderValue::try_from(format!("{version} {name}"))
                 .expect("the options were checked: the name is a token")
         };
-        Self { trust, via: value("1.1"), via_old: value("1.0") }
+        Self { trust, via: value("1.1"), via_old: value("1.0"), via_http2: value("2") }
     }
 
     /// The fields of a request as the server gets them.
     pub(crate) fn request(&self, outgoing: &Outgoing, to: &mut Fields<'_>) {
-        let Outgoing { parts, head, host, client_value, labels, .. } = outgoing;
+        let Outgoing { parts, head, host, caller, slot, labels, .. } = outgoing;
         to.add(&header::HOST, host);
         let rewrite = self.trust == ForwardedTrust::Rewrite;
+        let joined = joined_cookie(parts);
         for (name, value) in &parts.headers {
+            if joined.is_some() && name == header::COOKIE {
+                continue;
+            }
             if !is_filtered(name, rewrite, labels) && !head.dropped.contains(name) {
                 to.add(name, value);
             }
+        }
+        if let Some(cookie) = &joined {
+            to.add(&header::COOKIE, cookie);
         }
         match head.framing {
             Framing::None => {}
@@ -129,15 +148,22 @@ impl Forwarder {
         if head.expects_continue {
             to.add(&header::EXPECT, &HeaderValue::from_static("100-continue"));
         }
-        to.add(&X_FORWARDED_FOR, client_value);
+        to.add(&X_FORWARDED_FOR, &caller.forwarded_for);
         // `Connection` can't have dropped these: it may not name them.
         if rewrite || !parts.headers.contains_key(X_FORWARDED_PROTO) {
-            to.add(&X_FORWARDED_PROTO, &HeaderValue::from_static("http"));
+            to.add(&X_FORWARDED_PROTO, &HeaderValue::from_static(caller.scheme()));
+        }
+        if let Some(subject) = caller.subject_for(*slot) {
+            to.add(&X_CLIENT_CERT_SUBJECT, subject);
         }
         if rewrite || !parts.headers.contains_key(X_FORWARDED_HOST) {
             to.add(&X_FORWARDED_HOST, host);
         }
-        let via = if parts.version == Version::HTTP_10 { &self.via_old } else { &self.via };
+        let via = match parts.version {
+            Version::HTTP_10 => &self.via_old,
+            Version::HTTP_2 => &self.via_http2,
+            _ => &self.via,
+        };
         to.add(&header::VIA, via);
         if let Some(id) = labels.id() {
             to.add_text(&X_REQUEST_ID, id);
@@ -148,10 +174,20 @@ impl Forwarder {
     }
 }
 
-/// An address as it stands in `X-Forwarded-For`.
-pub(crate) fn client_value(address: IpAddr) -> HeaderValue {
-    HeaderValue::try_from(address.to_canonical().to_string())
-        .expect("an address is written in ASCII")
+/// The one cookie field of HTTP/1, where HTTP/2 has cut it into several (RFC 9113, 8.2.3).
+fn joined_cookie(parts: &Parts) -> Option<HeaderValue> {
+    if parts.version != Version::HTTP_2 {
+        return None;
+    }
+    let mut crumbs = parts.headers.get_all(header::COOKIE).iter();
+    let (first, second) = (crumbs.next()?, crumbs.next()?);
+    let mut joined = first.as_bytes().to_vec();
+    for crumb in std::iter::once(second).chain(crumbs) {
+        joined.extend_from_slice(b"; ");
+        joined.extend_from_slice(crumb.as_bytes());
+    }
+    // Parts that may stand in a field may stand there together.
+    HeaderValue::from_bytes(&joined).ok()
 }
 
 /// The fields of a server's response as the client gets them. hyper has read its framing, but
@@ -244,17 +280,29 @@ impl ResponseFields {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::caller::{Caller, Secured};
     use crate::head::Head;
+    use crate::hosts::SiteSlot;
     use http::Request;
+    use std::rc::Rc;
 
     fn forward(request: http::request::Builder, trust: ForwardedTrust) -> HeaderMap {
+        let caller = Caller::new("[::ffff:192.0.2.7]:9".parse().unwrap(), None);
+        forward_of(caller, request, trust)
+    }
+
+    fn forward_of(
+        caller: Caller,
+        request: http::request::Builder,
+        trust: ForwardedTrust,
+    ) -> HeaderMap {
+        let caller = Rc::new(caller);
         let parts = request.header("host", "a.example").body(()).unwrap().into_parts().0;
         let head = Head::read(&parts, 1_000).unwrap();
         let host = head.host.clone().unwrap();
-        let client_value = client_value("::ffff:192.0.2.7".parse().unwrap());
         let labels = Labels::default();
-        let outgoing =
-            Outgoing { parts, head, host, client_value, upload: None, labels, announced: None };
+        let (slot, upload, announced) = (SiteSlot(0), None, None);
+        let outgoing = Outgoing { parts, head, host, caller, slot, upload, labels, announced };
         let (mut map, mut lines) = (HeaderMap::new(), Vec::new());
         let forwarder = Forwarder::new(trust, "edge");
         forwarder.request(&outgoing, &mut Fields::Map(&mut map));
@@ -307,6 +355,52 @@ mod tests {
         let to = forward(claims(), ForwardedTrust::Append);
         assert_eq!(all(&to, "x-forwarded-for"), ["10.0.0.1", "192.0.2.7"]);
         assert_eq!(all(&to, "x-forwarded-proto"), ["https"]);
+    }
+
+    #[test]
+    fn certificates_are_told_of_by_the_edge_alone() {
+        let pretends = || {
+            Request::get("/")
+                .header("x-client-cert-subject", "CN=root")
+                .header("x_client_cert_subject", "CN=root")
+                .header("x-client-cert-verified", "1")
+                .header("client-cert", ":MII=:")
+                .header("client-cert-chain", ":MII=:")
+        };
+        let address = "192.0.2.7:9".parse().unwrap();
+        let subject = Some(HeaderValue::from_static("CN=alice"));
+        let secured = |slot, verified| {
+            Some(Secured { slot: SiteSlot(slot), verified, subject: subject.clone() })
+        };
+        for trust in [ForwardedTrust::Rewrite, ForwardedTrust::Append] {
+            for secured in [None, secured(0, false), secured(1, true)] {
+                let is_tls = secured.is_some();
+                let caller = Caller { secured, ..Caller::new(address, None) };
+                let to = forward_of(caller, pretends(), trust);
+                let told: Vec<_> =
+                    to.keys().filter(|name| name.as_str().contains("cert")).collect();
+                assert_eq!(told, Vec::<&HeaderName>::new());
+                let scheme = if is_tls { "https" } else { "http" };
+                assert_eq!(all(&to, "x-forwarded-proto"), [scheme]);
+            }
+            let caller = Caller { secured: secured(0, true), ..Caller::new(address, None) };
+            let to = forward_of(caller, pretends(), trust);
+            assert_eq!(all(&to, "x-client-cert-subject"), ["CN=alice"]);
+            assert_eq!(to.keys().filter(|name| name.as_str().contains("cert")).count(), 1);
+        }
+    }
+
+    #[test]
+    fn crumbs_of_a_cookie_become_one_field() {
+        let crumbs = |version| {
+            let request = Request::get("/").version(version);
+            request.header("cookie", "a=1").header("x", "y").header("cookie", "b=2; c=3")
+        };
+        let to = forward(crumbs(Version::HTTP_2), ForwardedTrust::Rewrite);
+        assert_eq!(all(&to, "cookie"), ["a=1; b=2; c=3"]);
+        assert_eq!(all(&to, "via"), ["2 edge"]);
+        let to = forward(crumbs(Version::HTTP_11), ForwardedTrust::Rewrite);
+        assert_eq!(all(&to, "cookie"), ["a=1", "b=2; c=3"]);
     }
 
     #[test]

@@ -2,9 +2,10 @@
 
 use crate::answer::Reason;
 use crate::attempt::Outgoing;
-use crate::forward::{Fields, Forwarder, client_value};
+use crate::caller::Caller;
+use crate::forward::{Fields, Forwarder};
 use crate::head::{Framing, Head};
-use crate::hosts::{SiteMap, host_of};
+use crate::hosts::{SiteMap, SiteSlot, host_of};
 use crate::labels::{Chance, LabelRules, Labels};
 use crate::options::{ForwardedTrust, SiteOptions};
 use fuzzing::{Random, Target};
@@ -12,6 +13,8 @@ use http::header::{HeaderName, HeaderValue};
 use http::request::Parts;
 use http::{Request, Version};
 use pool_model::SiteId;
+use std::net::IpAddr;
+use std::rc::Rc;
 
 const HERE: &str = env!("CARGO_MANIFEST_DIR");
 
@@ -130,7 +133,7 @@ fn check_forwarded(parts: Parts, head: Head, trust: ForwardedTrust, chance: &Cha
     let host = head.host.clone().unwrap_or_else(|| HeaderValue::from_static("default.example"));
     let (framing, dropped) = (head.framing, head.dropped.clone());
     let expects = head.expects_continue;
-    let client_value = client_value(CLIENT.parse().unwrap());
+    let caller = Rc::new(Caller::new((CLIENT.parse::<IpAddr>().unwrap(), 1_024).into(), None));
     let trusts_id = trust == ForwardedTrust::Append;
     let rules = LabelRules { request_id: true, trusts_id, trace: true };
     let labels = Labels::new(rules, &parts.headers, chance);
@@ -138,7 +141,8 @@ fn check_forwarded(parts: Parts, head: Head, trust: ForwardedTrust, chance: &Cha
         parts,
         head,
         host: host.clone(),
-        client_value,
+        caller,
+        slot: SiteSlot(0),
         upload: None,
         labels,
         announced: None,

@@ -51,6 +51,14 @@ const PROTECTED: [&str; 20] = [
     "accept-",
 ];
 
+/// Fields that a request of HTTP/2 must not have.
+const CONNECTION_FIELDS: [HeaderName; 4] = [
+    header::CONNECTION,
+    header::TRANSFER_ENCODING,
+    header::UPGRADE,
+    HeaderName::from_static("keep-alive"),
+];
+
 /// How the end of a request body is found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Framing {
@@ -82,9 +90,12 @@ impl Head {
         if parts.method == Method::CONNECT {
             return Err(Reason::BadMethod);
         }
+        if parts.version == Version::HTTP_2 {
+            refuse_connection_fields(&parts.headers)?;
+        }
         let framing = framing(&parts.headers)?;
         let (target, authority) = target(parts, uri_bytes_max)?;
-        let named = host(parts)?;
+        let named = host(parts, authority.as_ref())?;
         let host = match authority {
             Some(authority) => Some(authority),
             None => named,
@@ -164,16 +175,31 @@ fn target(
     Ok((target.clone(), Some(host)))
 }
 
-fn host(parts: &Parts) -> Result<Option<HeaderValue>, Reason> {
+/// The value of `Host`. HTTP/2 needs none beside `:authority`; a differing one is malformed
+/// (RFC 9113, 8.3.1), while in HTTP/1 the authority of the target wins (RFC 9112, 3.2.2).
+fn host(parts: &Parts, authority: Option<&HeaderValue>) -> Result<Option<HeaderValue>, Reason> {
+    let is_http2 = parts.version == Version::HTTP_2;
     let mut hosts = parts.headers.get_all(header::HOST).iter();
     match (hosts.next(), hosts.next()) {
         (Some(host), None) => {
             host_of(host.as_bytes()).ok_or(Reason::BadRequest)?;
+            let same = |name: &HeaderValue| name.as_bytes().eq_ignore_ascii_case(host.as_bytes());
+            if is_http2 && !authority.is_none_or(same) {
+                return Err(Reason::BadRequest);
+            }
             Ok(Some(host.clone()))
         }
+        (None, None) if is_http2 && authority.is_some() => Ok(None),
         (None, None) if parts.version == Version::HTTP_10 => Ok(None),
         _ => Err(Reason::BadRequest),
     }
+}
+
+/// HTTP/2 has no fields of a connection (RFC 9113, 8.2.2). h2 refuses them too; but a server
+/// behind must not depend on that.
+fn refuse_connection_fields(headers: &HeaderMap) -> Result<(), Reason> {
+    let found = CONNECTION_FIELDS.iter().any(|name| headers.contains_key(name));
+    if found { Err(Reason::BadRequest) } else { Ok(()) }
 }
 
 /// Whether the client waits for a 100. HTTP/1.0 knows no expectations (RFC 9110, 10.1.1).

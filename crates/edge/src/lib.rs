@@ -1,13 +1,15 @@
 //! The tier that clients reach: listeners, sites, queues, balancing, drain, retries.
 //!
-//! The data plane is hyper's HTTP/1.1 server in front and a client of our own behind (or hyper's
-//! low-level one, see [`Upstream`]), on one current-thread runtime for each thread; nothing is
-//! shared between threads but counters. The life of a request:
+//! The data plane is hyper's server in front, for HTTP/1.1 and HTTP/2, and a client of our own
+//! behind (or hyper's low-level one, see [`Upstream`]), on one current-thread runtime for each
+//! thread; nothing is shared between threads but counters. The life of a request:
 //!
-//! 1. `accept` takes the connection, `proxy_in` its PROXY header if it must have one, `wire`
-//!    watches its time.
+//! 1. `accept` takes the connection; `admit` finds out who comes and what they speak: by a PROXY
+//!    header (`proxy_in`), a TLS handshake (`tls`), or HTTP/2's preface. `http1` or `http2` serves
+//!    it over a `wire`, which watches its time.
 //! 2. `head` refuses what readers could take differently; `labels` gives the request its id;
-//!    `hosts` finds the site.
+//!    `hosts` finds the site; `rate` refuses who asks too often; `sticky` says to which server the
+//!    request belongs.
 //! 3. A [`Dispatcher`] gives a [`Permit`] as soon as a server has room ([`face`]).
 //! 4. `attempt` sends the request over a connection of `upstream`, its head written by
 //!    `forward`, its body streamed by `upload`; where rule 5 of the design allows, a failure
@@ -21,8 +23,10 @@
 
 mod accept;
 mod access_log;
+mod admit;
 mod answer;
 mod attempt;
+mod caller;
 mod core;
 pub mod dispatch;
 mod download;
@@ -33,6 +37,8 @@ mod forward;
 mod fuzz_tests;
 mod head;
 mod hosts;
+mod http1;
+mod http2;
 mod labels;
 mod listen;
 mod live;
@@ -41,7 +47,11 @@ mod network;
 mod options;
 mod proxy_header;
 mod proxy_in;
+mod rate;
 mod serve;
+mod sticky;
+mod stream;
+mod tls;
 #[cfg(test)]
 mod told_fuzz_tests;
 mod upload;
@@ -51,12 +61,15 @@ mod wire;
 
 pub use access_log::{LogFormat, LogOptions, LogTarget};
 pub use answer::{REASON_HEADER, Reason, Source};
-pub use edge::{Edge, MetricsReader, StartError};
-pub use face::{Dispatcher, Permit, RETRIES_MAX, Refusal, Verdict};
+pub use edge::{Closer, Edge, MetricsReader, StartError};
+pub use face::{Ask, Dispatcher, Permit, RETRIES_MAX, Refusal, Stick, Verdict};
 pub use listen::Listening;
 pub use live::UpdateError;
 pub use metrics::{Latency, SiteSnapshot, Snapshot};
 pub use network::{Network, NetworkError};
-pub use options::{ForwardedTrust, Options, OptionsError, SiteOptions};
+pub use options::{ClientCertificate, ForwardedTrust, Options, OptionsError, SiteOptions, SiteTls};
 pub use proxy_header::ProxyVersion;
+pub use rate::{CLIENTS_MAX, PER_S_MAX, Rate, RateOptions};
+pub use sticky::{HashBy, Sticky, StickyCookie, is_token};
+pub use tls::TlsError;
 pub use upstream::Upstream;

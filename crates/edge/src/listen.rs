@@ -3,7 +3,9 @@
 //! An edge makes its own, or is handed sockets that its owner keeps ([`Listening`]): then a client
 //! that the kernel has let in waits for the next edge, should this one end.
 
+use crate::admit::Door;
 use crate::edge::StartError;
+use crate::options::Options;
 use socket2::{Domain, Protocol, Socket, Type};
 use std::io;
 use std::net::{SocketAddr, TcpListener};
@@ -68,7 +70,7 @@ impl Listening {
 }
 
 /// The real addresses, and for each thread a socket of each. What was not handed over is opened.
-pub(crate) fn listen(
+fn listen(
     wanted: &[SocketAddr],
     threads: usize,
     handed: &mut Vec<Listening>,
@@ -91,9 +93,28 @@ pub(crate) fn listen(
     Ok((addresses, of_threads))
 }
 
-/// Takes the sockets of one more thread.
-pub(crate) fn sockets_of_thread(sockets: &mut Vec<Vec<TcpListener>>) -> Vec<TcpListener> {
-    sockets.pop().unwrap_or_default()
+/// A socket that a thread accepts from.
+#[derive(Debug)]
+pub(crate) struct Listener {
+    pub(crate) tcp: TcpListener,
+    pub(crate) door: Door,
+}
+
+/// All sockets of one edge: first the plain ones, then those for TLS.
+pub(crate) fn listen_all(
+    options: &Options,
+    handed: &mut Vec<Listening>,
+) -> Result<(Vec<SocketAddr>, Vec<Vec<Listener>>), StartError> {
+    let mut addresses = Vec::new();
+    let mut of_threads: Vec<Vec<Listener>> = (0..options.threads).map(|_| Vec::new()).collect();
+    for (wanted, door) in [(&options.listen, Door::Plain), (&options.tls_listen, Door::Tls)] {
+        let (found, sockets) = listen(wanted, options.threads, handed)?;
+        addresses.extend(found);
+        for (thread, sockets) in of_threads.iter_mut().zip(sockets) {
+            thread.extend(sockets.into_iter().map(|tcp| Listener { tcp, door }));
+        }
+    }
+    Ok((addresses, of_threads))
 }
 
 /// Sockets that share one address. Unless other edges share it too, the first is bound without

@@ -6,11 +6,15 @@
 //! costs a count that only its thread touches.
 
 use crate::core::{Core, Shared};
+use crate::edge::StartError;
 use crate::face::Dispatcher;
 use crate::forward::Forwarder;
 use crate::hosts::SiteMap;
 use crate::labels::LabelRules;
-use crate::options::{ForwardedTrust, Options, OptionsError};
+use crate::options::{ForwardedTrust, Options, OptionsError, SiteOptions};
+use crate::rate::Limiter;
+use crate::sticky::Stickiness;
+use crate::tls::Tls;
 use std::cell::RefCell;
 use std::rc::Rc;
 use std::sync::{Arc, mpsc};
@@ -25,9 +29,9 @@ const UPDATE_WITHIN: Duration = Duration::from_secs(5);
 /// Why an edge goes on with the options that it has.
 #[derive(Debug, thiserror::Error)]
 pub enum UpdateError {
-    /// A setting is wrong. Nothing has changed.
+    /// An edge would not start with them. Nothing has changed.
     #[error(transparent)]
-    Options(#[from] OptionsError),
+    Refused(#[from] StartError),
     /// An edge has that from its start to its end. Nothing has changed.
     #[error("`{0}` can't change while the edge serves: start another edge")]
     Fixed(&'static str),
@@ -117,7 +121,7 @@ impl Changes {
 }
 
 /// Options as the threads use them; `before` are those that the edge has.
-pub(crate) fn shared(options: Options, before: Option<&Shared>) -> Result<Shared, OptionsError> {
+pub(crate) fn shared(options: Options, before: Option<&Shared>) -> Result<Shared, StartError> {
     options.check()?;
     let connections = before.map_or_else(
         || Arc::new(Semaphore::new(options.connections_max)),
@@ -131,9 +135,34 @@ pub(crate) fn shared(options: Options, before: Option<&Shared>) -> Result<Shared
             trusts_id: options.forwarded == ForwardedTrust::Append,
             trace: options.trace,
         },
+        tls: Tls::new(&options)?,
+        limiters: limiters(&options.sites, before),
+        stickiness: stickiness(&options.sites)?,
         connections,
         options,
     })
+}
+
+/// A site whose limits stay keeps what its clients have used up of them.
+fn limiters(sites: &[SiteOptions], before: Option<&Shared>) -> Vec<Option<Arc<Limiter>>> {
+    let of = |(place, site): (usize, &SiteOptions)| {
+        let same = before
+            .filter(|old| old.options.sites.get(place).is_some_and(|old| old.rate == site.rate));
+        match same {
+            Some(old) => old.limiters.get(place).cloned().flatten(),
+            None => Limiter::new(&site.rate).map(Arc::new),
+        }
+    };
+    sites.iter().enumerate().map(of).collect()
+}
+
+fn stickiness(sites: &[SiteOptions]) -> Result<Vec<Option<Stickiness>>, OptionsError> {
+    let of = |site: &SiteOptions| {
+        let Some(sticky) = &site.sticky else { return Ok(None) };
+        let ready = Stickiness::new(sticky);
+        ready.map(Some).ok_or_else(|| OptionsError::BadCookie(site.name.clone()))
+    };
+    sites.iter().map(of).collect()
 }
 
 /// What can't change: what sockets and counters are made for.
@@ -143,6 +172,7 @@ pub(crate) fn check_fixed(before: &Options, after: &Options) -> Result<(), Updat
     };
     let fixed = [
         ("listen", before.listen == after.listen),
+        ("tls_listen", before.tls_listen == after.tls_listen),
         ("threads", before.threads == after.threads),
         ("sites", named(before) == named(after)),
         ("access_log", before.access_log == after.access_log),

@@ -82,6 +82,8 @@ pub(crate) struct Shard {
     sites: Vec<SiteShard>,
     pub(crate) connections_accepted: Count,
     pub(crate) connections_open: Count,
+    pub(crate) tls_handshakes: Count,
+    pub(crate) tls_failures: Count,
     pub(crate) upstream_opened: Count,
     pub(crate) upstream_reused: Count,
     pub(crate) proxy_headers_refused: Count,
@@ -93,6 +95,8 @@ impl Shard {
             sites: (0..=sites).map(|_| SiteShard::default()).collect(),
             connections_accepted: Count::default(),
             connections_open: Count::default(),
+            tls_handshakes: Count::default(),
+            tls_failures: Count::default(),
             upstream_opened: Count::default(),
             upstream_reused: Count::default(),
             proxy_headers_refused: Count::default(),
@@ -208,6 +212,10 @@ pub struct Snapshot {
     pub connections_accepted: u64,
     /// Client connections at this moment.
     pub connections_open: u64,
+    /// TLS handshakes that were completed since the start.
+    pub tls_handshakes: u64,
+    /// TLS handshakes that failed, those whose client went away among them.
+    pub tls_failures: u64,
     /// Connections made to servers since the start.
     pub upstream_opened: u64,
     /// Requests that went over a connection kept alive.
@@ -233,6 +241,8 @@ pub(crate) fn snapshot(shards: &[Arc<Shard>], sites: &[SiteOptions]) -> Snapshot
     for shard in shards {
         sum.connections_accepted += shard.connections_accepted.get();
         sum.connections_open = sum.connections_open.wrapping_add(shard.connections_open.get());
+        sum.tls_handshakes += shard.tls_handshakes.get();
+        sum.tls_failures += shard.tls_failures.get();
         sum.upstream_opened += shard.upstream_opened.get();
         sum.upstream_reused += shard.upstream_reused.get();
         sum.proxy_headers_refused += shard.proxy_headers_refused.get();

@@ -4,9 +4,12 @@ use crate::access_log::LogOptions;
 use crate::face::RETRIES_MAX;
 use crate::network::Network;
 use crate::proxy_header::ProxyVersion;
+use crate::rate::RateOptions;
+use crate::sticky::Sticky;
 use crate::upstream::Upstream;
 use pool_model::SiteId;
 use std::net::SocketAddr;
+use std::path::PathBuf;
 use std::time::Duration;
 
 /// More threads than this share cores in any machine we know; a larger number is a mistake.
@@ -14,6 +17,9 @@ const THREADS_MAX: usize = 256;
 
 /// The smallest head buffer that hyper accepts.
 const HEADER_BYTES_MIN: usize = 8 * 1024;
+
+/// The window that HTTP/2 begins with (RFC 9113, 6.9.2): a smaller one can't be told in time.
+const WINDOW_MIN: u64 = 65_535;
 
 /// A queue has room for all its lines from the start; this many take some 30 MiB.
 const LOG_QUEUE_MAX: u64 = 1 << 20;
@@ -28,6 +34,31 @@ pub enum ForwardedTrust {
     Append,
 }
 
+/// Whether clients of a site show certificates.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum ClientCertificate {
+    /// They are not asked for one.
+    #[default]
+    Off,
+    /// They are asked, and may have none; a bad one ends the handshake.
+    Optional,
+    /// Without a good one there is no connection, and no request of another connection.
+    Required,
+}
+
+/// The files of a site's TLS, all PEM.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SiteTls {
+    /// The certificate, and those between it and the root.
+    pub certificate: PathBuf,
+    /// Its private key, which not everyone may read.
+    pub key: PathBuf,
+    /// Who signs clients' certificates.
+    pub client_ca: Option<PathBuf>,
+    /// Whether clients show one.
+    pub client_certificate: ClientCertificate,
+}
+
 /// One site.
 #[derive(Clone, Debug)]
 pub struct SiteOptions {
@@ -40,9 +71,15 @@ pub struct SiteOptions {
     pub hosts: Vec<String>,
     /// Longest request body; a longer one gets 413.
     pub body_bytes_max: u64,
+    /// Its certificate, if it is reached by TLS.
+    pub tls: Option<SiteTls>,
     /// Whether, and how, each connection to its servers begins by telling for which client it was
     /// made. Such a connection serves requests of that client's connection only.
     pub proxy_protocol_out: Option<ProxyVersion>,
+    /// Which of its requests go to one server.
+    pub sticky: Option<Sticky>,
+    /// How many requests this edge lets in.
+    pub rate: RateOptions,
 }
 
 impl SiteOptions {
@@ -52,15 +89,32 @@ impl SiteOptions {
     pub fn new(id: SiteId, name: &str, hosts: &[&str]) -> Self {
         let hosts = hosts.iter().map(|&host| host.to_owned()).collect();
         let name = name.to_owned();
-        Self { id, name, hosts, body_bytes_max: 1 << 30, proxy_protocol_out: None }
+        let (tls, proxy_protocol_out, sticky) = (None, None, None);
+        let (body_bytes_max, rate) = (1 << 30, RateOptions::default());
+        Self { id, name, hosts, body_bytes_max, tls, proxy_protocol_out, sticky, rate }
     }
 }
 
 /// Everything that an edge's data plane can be told.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// Addresses to listen on; port 0 takes a free one.
+    /// Addresses to listen on without TLS; port 0 takes a free one.
     pub listen: Vec<SocketAddr>,
+    /// Addresses to listen on with TLS.
+    pub tls_listen: Vec<SocketAddr>,
+    /// Whether HTTP/2 is offered to clients that come by TLS (ALPN).
+    pub http2: bool,
+    /// Whether clients of `listen` may begin with HTTP/2 (prior knowledge).
+    pub http2_plain: bool,
+    /// Most requests at once on one HTTP/2 connection.
+    pub http2_streams_max: u32,
+    /// Bytes of one request's body that may be under way and unread (HTTP/2).
+    pub http2_stream_window_bytes: u32,
+    /// The same for all requests of one connection.
+    pub http2_connection_window_bytes: u32,
+    /// Requests that a client may give up on one HTTP/2 connection, beyond those that were
+    /// answered; then the connection ends.
+    pub http2_resets_max: u32,
     /// Threads, each with a runtime and listening sockets of its own.
     pub threads: usize,
     /// The sites.
@@ -121,6 +175,13 @@ impl Default for Options {
     fn default() -> Self {
         Self {
             listen: vec![SocketAddr::from(([127, 0, 0, 1], 0))],
+            tls_listen: Vec::new(),
+            http2: true,
+            http2_plain: false,
+            http2_streams_max: 100,
+            http2_stream_window_bytes: 256 * 1024,
+            http2_connection_window_bytes: 1 << 20,
+            http2_resets_max: 100,
             threads: 1,
             sites: Vec::new(),
             default_site: None,
@@ -192,6 +253,9 @@ pub enum OptionsError {
     /// The default site is none of the sites.
     #[error("the default site {0} is not among the sites")]
     UnknownDefault(SiteId),
+    /// A sticky cookie that could not be set.
+    #[error("site {0}: the sticky cookie's name or one of its values is not a token")]
+    BadCookie(String),
     /// `via_name` is not a token.
     #[error("via_name `{0}` must consist of letters, digits, `-`, `.` and `_`")]
     BadViaName(String),
@@ -200,7 +264,7 @@ pub enum OptionsError {
 impl Options {
     /// Checks the ranges. Host names are checked where they are put into the table of sites.
     pub fn check(&self) -> Result<(), OptionsError> {
-        if self.listen.is_empty() {
+        if self.listen.is_empty() && self.tls_listen.is_empty() {
             return Err(OptionsError::NoListener);
         }
         let day_ms = 24 * 3600 * 1000;
@@ -209,6 +273,20 @@ impl Options {
             ("header_bytes_max", self.header_bytes_max as u64, HEADER_BYTES_MIN as u64, 1 << 20),
             ("headers_max", self.headers_max as u64, 8, 1_000),
             ("uri_bytes_max", self.uri_bytes_max as u64, 16, 60_000),
+            ("http2_streams_max", self.http2_streams_max.into(), 1, 10_000),
+            (
+                "http2_stream_window_bytes",
+                self.http2_stream_window_bytes.into(),
+                WINDOW_MIN,
+                1 << 30,
+            ),
+            (
+                "http2_connection_window_bytes",
+                self.http2_connection_window_bytes.into(),
+                WINDOW_MIN,
+                1 << 30,
+            ),
+            ("http2_resets_max", self.http2_resets_max.into(), 1, 1 << 20),
             ("header_timeout_ms", self.header_timeout_ms, 1, day_ms),
             ("keep_alive_idle_ms", self.keep_alive_idle_ms, 1, day_ms),
             ("connect_timeout_ms", self.connect_timeout_ms, 1, day_ms),

@@ -4,16 +4,17 @@ use crate::answer::{Reason, Source};
 use crate::attempt::{Outgoing, attempt};
 use crate::core::Core;
 use crate::download::{Download, Flight, Meter};
-use crate::face::{Dispatcher, Permit, Refusal, Verdict};
+use crate::face::{Ask, Dispatcher, Permit, Refusal, Stick, Verdict};
 use crate::head::{Framing, Head};
 use crate::hosts::{SiteSlot, host_of};
-use crate::options::SiteOptions;
+use crate::options::{Options, SiteOptions};
 use crate::proxy_header::Announced;
+use crate::rate::{Limited, TooEarly};
 use crate::upload::{Upload, UploadLimits};
 use crate::upstream::Lease;
 use crate::wire::Client;
 use http::request::Parts;
-use http::{HeaderValue, Request, Response, header, response};
+use http::{HeaderMap, HeaderValue, Request, Response, Version, header, response};
 use hyper::body::Incoming;
 use pool_model::{NodeId, SiteId};
 use std::convert::Infallible;
@@ -33,22 +34,30 @@ const SAME_NODE_PAUSE: Duration = Duration::from_millis(50);
 pub(crate) async fn serve<D: Dispatcher>(
     core: Rc<Core<D>>,
     client: Rc<Client>,
-    client_value: HeaderValue,
     request: Request<Incoming>,
 ) -> Result<Response<Download<D>>, Infallible> {
     let (parts, body) = request.into_parts();
     let mut meter = Meter::new(core, client, &parts);
-    let outgoing = match accept(&mut meter, client_value, parts, body) {
+    let outgoing = match accept(&mut meter, parts, body) {
         Ok(outgoing) => outgoing,
-        Err(Rejected { reason, body }) => {
+        Err(Rejected { reason, body, retry_after_s }) => {
             let close = !http_body::Body::is_end_stream(&body);
-            return Ok(refuse(meter, reason, close));
+            let mut answer = refuse(meter, reason, close);
+            if let Some(seconds) = retry_after_s {
+                answer.headers_mut().insert(header::RETRY_AFTER, HeaderValue::from(seconds));
+            }
+            return Ok(answer);
         }
     };
-    match forward(&mut meter, &outgoing).await {
-        Ok((parts, flight)) => Ok(pass(meter, parts, flight)),
+    let stick = stick_of(&meter, &outgoing);
+    match forward(&mut meter, &outgoing, stick).await {
+        Ok((mut parts, flight)) => {
+            set_cookie(&meter, stick, &flight, &mut parts);
+            Ok(pass(meter, parts, flight))
+        }
         Err(reason) => {
-            let close = !drain(&outgoing).await;
+            // A stream of HTTP/2 ends without the others.
+            let close = !meter.client.is_http2 && !drain(&outgoing).await;
             Ok(refuse(meter, reason, close))
         }
     }
@@ -58,23 +67,34 @@ pub(crate) async fn serve<D: Dispatcher>(
 struct Rejected {
     reason: Reason,
     body: Incoming,
+    /// What the client is asked to wait, if that depends on the request.
+    retry_after_s: Option<u64>,
+}
+
+impl Rejected {
+    fn new(reason: Reason, body: Incoming) -> Self {
+        Self { reason, body, retry_after_s: None }
+    }
 }
 
 /// Checks the head and finds the site.
 fn accept<D: Dispatcher>(
     meter: &mut Meter<D>,
-    client_value: HeaderValue,
     parts: Parts,
     body: Incoming,
 ) -> Result<Outgoing, Rejected> {
     let shared = &meter.core.shared;
-    let head = match Head::read(&parts, shared.options.uri_bytes_max) {
+    let head = match read_head(&shared.options, &parts, &body) {
         Ok(head) => head,
-        Err(reason) => return Err(Rejected { reason, body }),
+        Err(reason) => return Err(Rejected::new(reason, body)),
     };
     let Some(slot) = site_of(&meter.core, &head) else {
-        return Err(Rejected { reason: Reason::UnknownSite, body });
+        return Err(Rejected::new(Reason::UnknownSite, body));
     };
+    let caller = Rc::clone(&meter.client.caller);
+    if shared.tls.requires(slot) && !caller.is_verified_for(slot) {
+        return Err(Rejected::new(Reason::NoCertificate, body));
+    }
     let site = &shared.options.sites[slot.0];
     let exact_bytes = match head.framing {
         Framing::Length(bytes) => Some(bytes),
@@ -85,21 +105,74 @@ fn accept<D: Dispatcher>(
         keep_bytes_max: shared.options.retry_body_max_bytes,
         idle: shared.options.body_idle(),
         expect_wait: Duration::from_millis(shared.options.expect_wait_ms),
+        framed: parts.version == Version::HTTP_2,
     };
     let host = head.host.clone().or_else(|| main_host(site));
-    let announced = match (site.proxy_protocol_out, meter.client.ends) {
+    let announced = match (site.proxy_protocol_out, caller.ends) {
         (Some(version), Some(ends)) => Some(Announced { version, ends }),
         _ => None,
     };
     meter.set_slot(slot);
-    if exact_bytes.is_some_and(|bytes| bytes > limits.body_bytes_max) {
-        return Err(Rejected { reason: Reason::BodyTooLarge, body });
+    if let Err(early) = within_rate(meter, slot) {
+        let retry_after_s = Some(early.retry_after_s());
+        let reason = match early.limited {
+            Limited::Client => Reason::ClientRate,
+            Limited::Site => Reason::SiteRate,
+        };
+        return Err(Rejected { reason, body, retry_after_s });
     }
-    let Some(host) = host else { return Err(Rejected { reason: Reason::BadRequest, body }) };
+    if exact_bytes.is_some_and(|bytes| bytes > limits.body_bytes_max) {
+        return Err(Rejected::new(Reason::BodyTooLarge, body));
+    }
+    let Some(host) = host else { return Err(Rejected::new(Reason::BadRequest, body)) };
     let bodiless = matches!(head.framing, Framing::None | Framing::Length(0));
     let upload = (!bodiless).then(|| Rc::new(Upload::new(body, limits, exact_bytes)));
     let labels = meter.labels.clone();
-    Ok(Outgoing { parts, head, host, client_value, upload, labels, announced })
+    Ok(Outgoing { parts, head, host, caller, slot, upload, labels, announced })
+}
+
+/// What the head means, over either protocol.
+fn read_head(options: &Options, parts: &Parts, body: &Incoming) -> Result<Head, Reason> {
+    if parts.headers.len() > options.headers_max {
+        // In HTTP/1, hyper has said so already.
+        return Err(Reason::TooManyFields);
+    }
+    let mut head = Head::read(parts, options.uri_bytes_max)?;
+    let ends = http_body::Body::is_end_stream(body);
+    if parts.version == Version::HTTP_2 && head.framing == Framing::None && !ends {
+        head.framing = Framing::Chunked;
+    }
+    Ok(head)
+}
+
+/// Counts the request against the limits of its client and site.
+fn within_rate<D: Dispatcher>(meter: &Meter<D>, slot: SiteSlot) -> Result<(), TooEarly> {
+    match &meter.core.shared.limiters[slot.0] {
+        Some(limiter) => limiter.take(meter.client.caller.address.ip(), meter.started()),
+        None => Ok(()),
+    }
+}
+
+/// The server that the request belongs to.
+fn stick_of<D: Dispatcher>(meter: &Meter<D>, outgoing: &Outgoing) -> Option<Stick> {
+    let stickiness = meter.core.shared.stickiness[meter.slot()?.0].as_ref()?;
+    stickiness.of(&outgoing.parts.headers, meter.client.caller.address.ip())
+}
+
+/// Tells the client its server, if that is a new one.
+fn set_cookie<D: Dispatcher>(
+    meter: &Meter<D>,
+    stick: Option<Stick>,
+    flight: &Flight<D>,
+    parts: &mut response::Parts,
+) {
+    let stickiness = meter.slot().and_then(|slot| meter.core.shared.stickiness[slot.0].as_ref());
+    let is_tls = meter.client.caller.secured.is_some();
+    if let Some(stickiness) = stickiness
+        && let Some(cookie) = stickiness.set_cookie(stick, flight.permit.node(), is_tls)
+    {
+        parts.headers.append(header::SET_COOKIE, cookie);
+    }
 }
 
 fn site_of<D: Dispatcher>(core: &Core<D>, head: &Head) -> Option<SiteSlot> {
@@ -120,6 +193,7 @@ fn main_host(site: &SiteOptions) -> Option<HeaderValue> {
 async fn forward<D: Dispatcher>(
     meter: &mut Meter<D>,
     outgoing: &Outgoing,
+    stick: Option<Stick>,
 ) -> Result<(response::Parts, Flight<D>), Reason> {
     let core = &*Rc::clone(&meter.core);
     let slot = meter.slot().ok_or(Reason::UnknownSite)?;
@@ -127,7 +201,7 @@ async fn forward<D: Dispatcher>(
     let counts = core.metrics.site(Some(slot));
     let mut failed = Vec::new();
     loop {
-        let permit = acquire(&core.dispatcher, site, &failed).await.map_err(Reason::from)?;
+        let permit = acquire(&core.dispatcher, site, &failed, stick).await.map_err(Reason::from)?;
         meter.goes_to(permit.node());
         let failure = match at_server(meter, &permit, outgoing).await {
             Ok((parts, lease)) => {
@@ -157,15 +231,17 @@ async fn acquire<D: Dispatcher>(
     dispatcher: &D,
     site: SiteId,
     failed: &[NodeId],
+    stick: Option<Stick>,
 ) -> Result<D::Permit, Refusal> {
-    let permit = dispatcher.acquire(site, failed).await?;
+    let ask = Ask { avoid: failed, stick };
+    let permit = dispatcher.acquire(site, ask).await?;
     let failures = failed.iter().filter(|&&node| node == permit.node()).count();
     let Some(pause) = u32::try_from(failures).ok().filter(|&failures| failures > 0) else {
         return Ok(permit);
     };
     drop(permit);
     tokio::time::sleep(SAME_NODE_PAUSE * pause).await;
-    dispatcher.acquire(site, failed).await
+    dispatcher.acquire(site, ask).await
 }
 
 /// One server: over a kept connection, and should that one turn out to be closed, over a new one.
@@ -197,14 +273,22 @@ fn pass<D: Dispatcher>(
     });
     if let Some(upload) = &flight.upload {
         upload.forget_kept();
-        if upload.has_trailers() {
-            parts.headers.insert(header::CONNECTION, HeaderValue::from_static("close"));
-        }
     }
+    let closes = flight.upload.as_ref().is_some_and(|upload| upload.has_trailers());
+    end_connection(&meter, &mut parts.headers, closes);
     meter.set_status(status);
     meter.label(&mut parts.headers);
-    parts.version = http::Version::HTTP_11;
+    parts.version = Version::HTTP_11;
     Response::from_parts(parts, Download::server(flight, meter))
+}
+
+/// Says in a response whether the connection ends with it. HTTP/2 has GOAWAY for that.
+fn end_connection<D: Dispatcher>(meter: &Meter<D>, headers: &mut HeaderMap, closes: bool) {
+    if meter.client.is_http2 {
+        headers.remove(header::CONNECTION);
+    } else if closes || meter.core.draining.get() {
+        headers.insert(header::CONNECTION, HeaderValue::from_static("close"));
+    }
 }
 
 /// Reads the rest of a small request body away; whether nothing of it is left. A client that
@@ -226,7 +310,7 @@ fn refuse<D: Dispatcher>(
     reason: Reason,
     close: bool,
 ) -> Response<Download<D>> {
-    let peer = meter.client.peer;
+    let peer = meter.client.caller.address;
     if reason.source() == Source::Server {
         tracing::warn!(%peer, %reason, "a request failed");
     } else {
@@ -237,8 +321,6 @@ fn refuse<D: Dispatcher>(
     let (mut parts, text) = reason.answer().into_parts();
     meter.set_reason(reason, text.len());
     meter.label(&mut parts.headers);
-    if close {
-        parts.headers.insert(header::CONNECTION, HeaderValue::from_static("close"));
-    }
+    end_connection(&meter, &mut parts.headers, close);
     Response::from_parts(parts, Download::text(text, meter))
 }

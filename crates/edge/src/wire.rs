@@ -11,14 +11,16 @@
 //!
 //! Fast path: one clock read for each request, no allocation.
 
-use crate::proxy_header::Ends;
+use crate::caller::Caller;
+use crate::options::Options;
+use crate::stream::ClientStream;
 use crate::watchdog::Watchdog;
+use bytes::Bytes;
 use std::cell::{Cell, RefCell};
 use std::io;
-use std::net::SocketAddr;
 use std::pin::Pin;
 use std::rc::Rc;
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, ready};
 use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, ReadBuf};
 use tokio::net::TcpStream;
@@ -50,30 +52,65 @@ enum Phase {
     Idle(Instant),
 }
 
-/// What a client's socket and its requests share.
+/// What a client's socket and its requests share; with HTTP/2, each request has one of its own.
 pub(crate) struct Client {
-    pub(crate) peer: SocketAddr,
-    /// Both ends of the client's connection, where servers are to be told.
-    pub(crate) ends: Option<Ends>,
+    pub(crate) caller: Rc<Caller>,
+    pub(crate) is_http2: bool,
     phase: Cell<Phase>,
     reset: Cell<bool>,
     header_timeout: Duration,
     keep_alive_idle: Duration,
+    body: Cell<BodyState>,
     /// For the one request that the connection serves at a time.
     pub(crate) dog: RefCell<Watchdog>,
 }
 
+/// Whom the response's body waits for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum BodyState {
+    /// There is no response yet.
+    None,
+    /// The client: hyper asks for more once it has room.
+    Client {
+        /// Some was handed over in the poll that runs, or ran last.
+        moved: bool,
+    },
+    /// The server, or nobody.
+    Server,
+    /// All of it has come, or will never come.
+    Over,
+}
+
 impl Client {
-    pub(crate) fn new(peer: SocketAddr, header_timeout: Duration, idle: Duration) -> Self {
+    pub(crate) fn new(caller: Rc<Caller>, options: &Options) -> Self {
+        let until = Instant::now() + options.header_timeout();
+        Self::with_phase(caller, options, false, Phase::Head(until))
+    }
+
+    /// For HTTP/2, where the socket's time is not that of one request: `http2` looks after it.
+    pub(crate) fn of_streams(caller: Rc<Caller>, options: &Options) -> Self {
+        Self::with_phase(caller, options, true, Phase::Busy)
+    }
+
+    fn with_phase(caller: Rc<Caller>, options: &Options, is_http2: bool, phase: Phase) -> Self {
         Self {
-            peer,
-            ends: None,
-            phase: Cell::new(Phase::Head(Instant::now() + header_timeout)),
+            caller,
+            is_http2,
+            phase: Cell::new(phase),
             reset: Cell::new(false),
-            header_timeout,
-            keep_alive_idle: idle,
+            header_timeout: options.header_timeout(),
+            keep_alive_idle: Duration::from_millis(options.keep_alive_idle_ms),
+            body: Cell::new(BodyState::None),
             dog: RefCell::default(),
         }
+    }
+
+    pub(crate) fn body(&self) -> BodyState {
+        self.body.get()
+    }
+
+    pub(crate) fn set_body(&self, state: BodyState) {
+        self.body.set(state);
     }
 
     /// A request head is complete.
@@ -89,6 +126,14 @@ impl Client {
     /// A response broke off: the connection must not end as if it were complete.
     pub(crate) fn break_off(&self) {
         self.reset.set(true);
+    }
+
+    /// Since when the connection waits for its next request; none while it does not.
+    pub(crate) fn idle_since(&self) -> Option<Instant> {
+        match self.phase.get() {
+            Phase::Idle(until) => until.checked_sub(self.keep_alive_idle),
+            _ => None,
+        }
     }
 
     fn deadline(&self, flushed: bool) -> Option<Instant> {
@@ -140,7 +185,9 @@ impl Stall {
 /// A client's socket.
 pub(crate) struct ClientWire {
     /// Taken only by `drop`.
-    stream: Option<TcpStream>,
+    stream: Option<ClientStream>,
+    /// What was read of the next request before the connection was parked.
+    ahead: Bytes,
     client: Rc<Client>,
     dog: Watchdog,
     stall: Stall,
@@ -152,21 +199,39 @@ pub(crate) struct ClientWire {
 
 impl ClientWire {
     pub(crate) fn new(
-        stream: TcpStream,
+        stream: ClientStream,
         client: Rc<Client>,
         write_idle: Duration,
         share: OwnedSemaphorePermit,
     ) -> Self {
         let stall = Stall::new(write_idle);
         let (dog, share) = (Watchdog::default(), Some(share));
-        Self { stream: Some(stream), client, dog, stall, gone: false, share }
+        let (stream, ahead) = (Some(stream), Bytes::new());
+        Self { stream, ahead, client, dog, stall, gone: false, share }
     }
 
-    fn time_out(&mut self) -> io::Error {
+    /// Has these bytes read once more.
+    pub(crate) fn unread(&mut self, bytes: Bytes) {
+        self.ahead = bytes;
+    }
+
+    /// On a connection that is parked: ready with whether its client has sent something, or with
+    /// false once it has waited too long.
+    pub(crate) fn poll_wanted(&mut self, cx: &mut Context<'_>) -> Poll<bool> {
+        let tcp = self.stream.as_ref().expect(TAKEN).tcp();
+        if !self.ahead.is_empty() || tcp.poll_read_ready(cx).is_ready() {
+            return Poll::Ready(true);
+        }
+        let Some(deadline) = self.client.deadline(true) else { return Poll::Ready(true) };
+        self.dog.poll_until(cx, deadline).map(|()| false)
+    }
+
+    fn time_out(&mut self, cx: &mut Context<'_>) -> io::Error {
         // This phase follows a flush, so that these bytes can't get into an earlier response. A
         // full socket loses only the courtesy.
-        if let (Phase::Head(_), Some(stream)) = (self.client.phase.get(), &self.stream) {
-            let _ = stream.try_write(TIMED_OUT);
+        if let (Phase::Head(_), Some(stream)) = (self.client.phase.get(), &mut self.stream) {
+            let _ = Pin::new(&mut *stream).poll_write(cx, TIMED_OUT);
+            let _ = Pin::new(stream).poll_flush(cx);
         }
         io::Error::new(io::ErrorKind::TimedOut, "no request in time")
     }
@@ -183,8 +248,14 @@ impl AsyncRead for ClientWire {
     ) -> Poll<io::Result<()>> {
         let this = &mut *self;
         let before = buffer.filled().len();
-        let stream = Pin::new(this.stream.as_mut().expect(TAKEN));
-        match stream.poll_read(cx, buffer) {
+        let read = if this.ahead.is_empty() {
+            Pin::new(this.stream.as_mut().expect(TAKEN)).poll_read(cx, buffer)
+        } else {
+            let count = this.ahead.len().min(buffer.remaining());
+            buffer.put_slice(&this.ahead.split_to(count));
+            Poll::Ready(Ok(()))
+        };
+        match read {
             Poll::Ready(Ok(())) if buffer.filled().len() > before => {
                 if let Phase::Idle(_) = this.client.phase.get() {
                     this.client.phase.set(Phase::Begun);
@@ -197,7 +268,7 @@ impl AsyncRead for ClientWire {
             }
             Poll::Pending => {
                 let Some(deadline) = this.client.deadline(false) else { return Poll::Pending };
-                this.dog.poll_until(cx, deadline).map(|()| Err(this.time_out()))
+                this.dog.poll_until(cx, deadline).map(|()| Err(this.time_out(cx)))
             }
         }
     }
@@ -239,10 +310,15 @@ impl AsyncWrite for ClientWire {
     }
 
     fn is_write_vectored(&self) -> bool {
-        true
+        self.stream.as_ref().expect(TAKEN).is_write_vectored()
     }
 
     fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        // Under TLS, bytes may be encrypted and not yet written.
+        let flushed = Pin::new(self.stream.as_mut().expect(TAKEN)).poll_flush(cx);
+        let checked = self.stall.check(cx, flushed.map_ok(|()| 0));
+        self.gone |= matches!(checked, Poll::Ready(Err(_)));
+        ready!(checked)?;
         // hyper flushes here only when it has nothing left to write. After a response it does not
         // read again if the last read found nothing: without this nobody would wake it when the
         // idle time is over.
@@ -265,7 +341,7 @@ impl Drop for ClientWire {
         if self.client.reset.get() {
             // Without it a close-delimited body would look complete. It fails only where the
             // socket is gone anyway.
-            let _ = socket2::SockRef::from(&stream).set_linger(Some(Duration::ZERO));
+            let _ = socket2::SockRef::from(stream.tcp()).set_linger(Some(Duration::ZERO));
         } else if !self.gone
             && let Some(share) = self.share.take()
             && tokio::runtime::Handle::try_current().is_ok()
@@ -276,19 +352,20 @@ impl Drop for ClientWire {
 }
 
 /// Says that no more will come, then reads what the client still sends.
-async fn linger(mut stream: TcpStream, share: OwnedSemaphorePermit) {
-    let _ = stream.shutdown().await;
-    let reading = async {
+async fn linger(mut stream: ClientStream, share: OwnedSemaphorePermit) {
+    let lingering = async {
+        let _ = stream.shutdown().await;
+        let mut tcp = stream.into_tcp();
         let mut buffer = [0_u8; LINGER_BUFFER_BYTES];
         let mut total = 0;
         while total < LINGER_BYTES_MAX {
-            match stream.read(&mut buffer).await {
+            match tcp.read(&mut buffer).await {
                 Ok(0) | Err(_) => break,
                 Ok(count) => total += count,
             }
         }
     };
-    let _ = tokio::time::timeout(LINGER_TIME, reading).await;
+    let _ = tokio::time::timeout(LINGER_TIME, lingering).await;
     drop(share);
 }
 

@@ -3,6 +3,8 @@
 
 #![allow(clippy::duplicate_mod)]
 
+#[path = "balance.rs"]
+mod balance;
 #[path = "clients.rs"]
 mod clients;
 #[path = "desync.rs"]

@@ -183,7 +183,7 @@ fn a_wait_ends_with_its_time_or_its_client() {
 }
 
 #[test]
-fn a_drain_finishes_what_is_in_flight() {
+fn a_close_finishes_what_is_in_flight() {
     let (release, gate) = mpsc::channel::<()>();
     let gate = std::sync::Mutex::new(gate);
     let origin = Origin::serving(move |conn, _| {
@@ -198,7 +198,7 @@ fn a_drain_finishes_what_is_in_flight() {
     let mut busy = Client::new(address);
     busy.send("GET / HTTP/1.1\r\nHost: a.example\r\n\r\n");
     let head = busy.head().unwrap();
-    edge.drain();
+    edge.close();
     for client in &mut idle {
         assert!(client.reply().is_none(), "idle connections are closed");
     }
@@ -210,6 +210,34 @@ fn a_drain_finishes_what_is_in_flight() {
     edge.join();
     assert!(start.elapsed() < Duration::from_secs(10), "it did not wait for the limit");
     assert_eq!(fixed.in_flight(), 0);
+}
+
+/// A client that is about to send its next request must not lose it to a close.
+#[test]
+fn a_drain_answers_the_next_request_of_a_waiting_client() {
+    let origin = Origin::echo();
+    let limits = Options { threads: 2, drain_max_ms: 20_000, ..options() };
+    let (edge, _) = edge(limits, &[origin.address]);
+    let address = edge.addresses()[0];
+    let mut clients: Vec<_> = (0..8).map(|_| Client::new(address)).collect();
+    for client in &mut clients {
+        assert_eq!(client.get("/").status, 200);
+    }
+    edge.drain();
+    eventually("nobody listens", || std::net::TcpStream::connect(address).is_err());
+    std::thread::sleep(Duration::from_millis(100));
+    for client in &mut clients[..7] {
+        let reply = client.get("/");
+        assert_eq!((reply.status, reply.field("connection")), (200, Some("close")));
+        assert_eq!(client.until_end().1, End::Closed);
+    }
+    eventually("one is left", || edge.metrics().connections_open == 1);
+    // Until nobody takes over any more.
+    edge.close();
+    assert!(clients[7].reply().is_none());
+    let start = Instant::now();
+    edge.join();
+    assert!(start.elapsed() < Duration::from_secs(10), "it did not wait for the limit");
 }
 
 #[test]

@@ -32,7 +32,7 @@ fn hosts_and_limits_change_on_open_connections() {
     assert_eq!(origin.connections(), 1, "connections to servers are kept");
     // A wrong change is none at all.
     let wrong = Options { retries_max: 99, ..changed.clone() };
-    assert!(matches!(edge.update(wrong), Err(UpdateError::Options(_))));
+    assert!(matches!(edge.update(wrong), Err(UpdateError::Refused(_))));
     let elsewhere = Options { listen: Vec::new(), ..changed.clone() };
     assert!(matches!(edge.check_update(elsewhere), Err(UpdateError::Fixed("listen"))));
     changed.sites[0].name = "two".to_owned();

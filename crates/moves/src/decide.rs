@@ -22,7 +22,7 @@ use crate::protocol::{Claim, Outcome, Refusal, Seen, Task};
 use crate::record::{Counters, Ending, MoveRecord, Records};
 use crate::round::{Round, Running};
 use policy::{Candidate, Policy};
-use pool_model::{EdgeId, Guarantee, NodeId, PoolView, Reason, SiteId};
+use pool_model::{EdgeId, Guarantee, NodeId, NodeView, PoolView, Reason, SiteId};
 use repair::helped_record;
 use std::collections::VecDeque;
 
@@ -75,6 +75,9 @@ pub struct Input<'a> {
     pub view: &'a PoolView,
     /// Who decides.
     pub policy: &'a dyn Policy,
+    /// Whether a node's server for a site is known not to answer, so that another node serves
+    /// that site sooner. Asked only when a node is wanted.
+    pub is_unready: &'a dyn Fn(NodeId, SiteId) -> bool,
     /// How long one of this edge's operations takes, for the politeness of helping.
     pub op_time_ns: u64,
     /// Twelve random bits, fresh for each call.
@@ -109,6 +112,24 @@ pub struct Core {
     paused_all: bool,
     conflict: bool,
     round: Round,
+}
+
+/// What the policy offers of the nodes whose server for the taker may answer; of all nodes only
+/// if there is none: a node whose server keeps crashing would be moved, serve nobody, and the
+/// taker would still be loaded.
+fn policy_candidates(input: &Input<'_>, taker: SiteId, reason: Reason) -> Vec<Candidate> {
+    let is_unready = |node: &NodeView| node.movable && (input.is_unready)(node.id, taker);
+    if input.view.nodes.iter().any(is_unready) {
+        let mut ready = input.view.clone();
+        for node in &mut ready.nodes {
+            node.movable &= !is_unready(node);
+        }
+        let candidates = input.policy.candidates(&ready, taker, reason);
+        if !candidates.is_empty() {
+            return candidates;
+        }
+    }
+    input.policy.candidates(input.view, taker, reason)
 }
 
 impl Core {
@@ -221,7 +242,7 @@ impl Core {
 
     /// The policy's candidates, less those of paused donors, in this edge's own order.
     fn candidates(&self, input: &Input<'_>, taker: SiteId, reason: Reason) -> Vec<Candidate> {
-        let mut candidates = input.policy.candidates(input.view, taker, reason);
+        let mut candidates = policy_candidates(input, taker, reason);
         candidates.retain(|c| c.donor.is_none_or(|donor| !self.is_paused(donor)));
         rotate_donors(&mut candidates, self.options.edge);
         candidates

@@ -32,6 +32,7 @@
 //!     let policy = policy::Rigid;
 //!     let input = |seen, view| Input {
 //!         now_ns: clock(), seen, view, policy: &policy, op_time_ns: 50, nonce: random(),
+//!         is_unready: &|_node, _site| false,
 //!     };
 //!     core.looked(&input(&seen, &view), |node| view.node(node).is_some_and(|n| n.movable));
 //!     let again = loop {

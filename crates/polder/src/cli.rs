@@ -23,7 +23,8 @@ pub mod exit {
     pub const INTERRUPTED: u8 = 130;
 }
 
-const ABOUT: &str = "\
+/// What the program does.
+pub(crate) const ABOUT: &str = "\
 Polder runs many web sites on one pool of nodes. Clients connect to its edges; each edge sends a
 request to a node that serves the request's site. When one site gets more load than its nodes can
 take, a node of an idle site moves over, within milliseconds, and no request is lost. Each site
@@ -37,6 +38,9 @@ Usage: polder COMMAND [ARGUMENTS]
 Run a pool:
   up         Start everything on this machine from one settings file; Ctrl-C drains and stops
   check      Check a settings file; show each mistake with its line and a suggestion
+  edge       Start one edge of it, the agents being on other machines
+  agent      Start the agent of one node of it
+  key        Print a new key for [remote] key_file
 
 Look at a running pool:
   status     Who serves what, and how loaded it is
@@ -113,6 +117,12 @@ pub enum Colour {
 pub enum Command {
     /// Start everything on this machine from one settings file; Ctrl-C drains and stops.
     Up(UpArguments),
+    /// Start one edge of it, the agents being on other machines.
+    Edge(EdgeArguments),
+    /// Start the agent of one node of it.
+    Agent(AgentArguments),
+    /// Print a new key for [remote] key_file.
+    Key,
     /// Check a settings file; show each mistake with its line and a suggestion.
     Check(CheckArguments),
     /// Who serves what, and how loaded it is.
@@ -166,6 +176,36 @@ pub struct UpArguments {
     /// What to run.
     #[command(flatten)]
     pub settings: SettingsArguments,
+}
+
+/// Arguments of `edge`.
+#[derive(Debug, Args)]
+#[command(
+    after_help = "The same settings file, with an `address` for each node and a `key_file` in \
+                        [remote], goes to all machines. Ctrl-C drains and stops."
+)]
+pub struct EdgeArguments {
+    /// What to run.
+    #[command(flatten)]
+    pub settings: SettingsArguments,
+
+    /// Which of the `[[edges]]`, from 0 on
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    pub index: u8,
+}
+
+/// Arguments of `agent`.
+#[derive(Debug, Args)]
+#[command(after_help = "Starts the node's servers, serves its record to the edges at the node's \
+                        `address`, and restarts what dies. Ctrl-C stops the servers.")]
+pub struct AgentArguments {
+    /// What to run.
+    #[command(flatten)]
+    pub settings: SettingsArguments,
+
+    /// The node's name
+    #[arg(long, value_name = "NAME")]
+    pub node: String,
 }
 
 /// Arguments of `check`.

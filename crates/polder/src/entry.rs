@@ -62,12 +62,14 @@ struct Child {
     parent: u32,
     #[arg(long)]
     adopt: bool,
+    #[arg(long)]
+    apart: bool,
 }
 
 impl Child {
     fn arguments(self) -> ChildArguments {
-        let Self { file, folder, index, slot, version, parent, adopt } = self;
-        ChildArguments { file, folder, index, slot, version, parent, adopt }
+        let Self { file, folder, index, slot, version, parent, adopt, apart } = self;
+        ChildArguments { file, folder, index, slot, version, parent, adopt, apart }
     }
 }
 

@@ -15,7 +15,9 @@ pub struct ServerLoad {
 }
 
 impl ServerLoad {
-    fn has_room(&self) -> bool {
+    /// Whether it may take one more request.
+    #[must_use]
+    pub fn has_room(&self) -> bool {
         self.open && self.in_flight < self.max_in_flight
     }
 

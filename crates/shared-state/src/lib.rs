@@ -23,7 +23,7 @@ pub mod slot;
 pub mod words;
 
 pub use header::{LAYOUT_VERSION, LayoutError};
-pub use node_record::{AgentStatus, NODE_REGION_BYTES, NodeHeader, NodeRecord, Ready};
+pub use node_record::{AgentStatus, NODE_REGION_BYTES, NodeHeader, NodeRecord, Ready, Service};
 pub use site_record::{EdgeDemand, EdgeRow, SiteHeader, SiteRecord, site_region_bytes};
 
 /// Edges that one pool can have: the slots in each record.

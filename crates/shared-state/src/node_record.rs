@@ -24,6 +24,7 @@ const HEIR: usize = ASSIGN + 1;
 const BEAT: usize = 2 * LINE_WORDS;
 const BEAT_PERIOD_US: usize = BEAT + 1;
 const READY: usize = BEAT + 2;
+const SERVICE: usize = BEAT + 3;
 const STATUS: usize = 3 * LINE_WORDS;
 const WAKE: usize = 4 * LINE_WORDS;
 const WARM: usize = 5 * LINE_WORDS;
@@ -69,6 +70,32 @@ impl Ready {
     fn unpack(word: u64) -> Self {
         let phase = Server::unpack((word & 0xf) << 12).phase;
         Self { version: (word >> 4) as u32 & 0x3fff_ffff, phase }
+    }
+}
+
+/// How the service by which edges elsewhere reach the record is scheduled.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[repr(u8)]
+pub enum Service {
+    /// There is none: the record is mapped only.
+    #[default]
+    None = 0,
+    /// Before all ordinary threads of the machine.
+    RealTime = 1,
+    /// As any other thread: so it was set.
+    AsSet = 2,
+    /// As any other thread: the process may not have it otherwise.
+    NotPermitted = 3,
+    /// As any other thread: its control group has no run time for real-time threads.
+    NoRunTime = 4,
+    /// As any other thread: the kernel refused for another reason.
+    Refused = 5,
+}
+
+impl Service {
+    fn unpack(word: u64) -> Self {
+        let all = [Self::RealTime, Self::AsSet, Self::NotPermitted, Self::NoRunTime, Self::Refused];
+        all.into_iter().find(|service| *service as u64 == word).unwrap_or(Self::None)
     }
 }
 
@@ -254,6 +281,17 @@ impl NodeRecord {
     /// Tells for which version the server answers. The agent only.
     pub fn set_ready(&self, ready: Ready) {
         self.word(READY).store(ready.pack(), Ordering::Release);
+    }
+
+    /// How the service of edges elsewhere is scheduled.
+    #[must_use]
+    pub fn service(&self) -> Service {
+        Service::unpack(self.word(SERVICE).load(Ordering::Relaxed))
+    }
+
+    /// Tells how the service of edges elsewhere is scheduled. The agent only.
+    pub fn set_service(&self, service: Service) {
+        self.word(SERVICE).store(service as u64, Ordering::Relaxed);
     }
 
     /// Whether the node has a server of this site that answers, before any move.

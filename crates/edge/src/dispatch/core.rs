@@ -1,15 +1,20 @@
 //! The pure core: who goes to which server, who waits.
 
-use super::health::{Health, HealthOptions};
-use crate::face::{Refusal, Verdict};
-use moves::looper::{FirstDispatch, Link, NodeSeen, SiteSeen};
-use policy::choose::{Balance, ServerLoad};
+use super::admit::{Admission, Measured, Placing};
+use super::counts::SiteCounts;
+use super::health::{HealthOptions, ejections_max};
+use super::lanes::{Lanes, Waiting, insert, skip_gone};
+use super::node::Node;
+use super::slow_start;
+use crate::face::{Ask, Refusal, Verdict};
+use moves::looper::{FirstDispatch, NodeSeen, SiteSeen};
+use policy::choose::Balance;
 use pool_model::{EdgeId, NodeId, SiteId};
-use shared_state::slot::{self, Enter, NodeSlot};
+use shared_state::slot::NodeSlot;
 use shared_state::words::Assign;
 use shared_state::{EdgeDemand, NodeRecord};
 use std::collections::VecDeque;
-use std::net::{Ipv4Addr, SocketAddr};
+use std::net::SocketAddr;
 use std::time::Duration;
 
 /// How the requests of one site are queued and balanced.
@@ -23,6 +28,25 @@ pub struct SiteRules {
     pub queue_max: usize,
     /// How long a request waits at the most.
     pub queue_timeout: Duration,
+    /// Over how long a server that came gets to its whole share; zero: at once.
+    pub slow_start: Duration,
+    /// How long a request waits for the server that it belongs to before it takes any.
+    pub stick_wait: Duration,
+}
+
+impl SiteRules {
+    /// Rules with the defaults of a settings file.
+    #[must_use]
+    pub fn new(site: SiteId) -> Self {
+        Self {
+            site,
+            balance: Balance::default(),
+            queue_max: 1_000,
+            queue_timeout: Duration::from_secs(5),
+            slow_start: Duration::ZERO,
+            stick_wait: Duration::from_secs(1),
+        }
+    }
 }
 
 /// What the dispatcher is made of.
@@ -46,7 +70,7 @@ pub(crate) struct Grant {
     pub(crate) version: u32,
     pub(crate) address: SocketAddr,
     /// Which region of the node it is counted in: a restarted agent has a new one.
-    life: u32,
+    pub(super) life: u32,
 }
 
 /// Somebody who waits.
@@ -55,37 +79,50 @@ pub(crate) trait Waiter {
     fn is_gone(&self) -> bool;
 }
 
-struct Waiting<W> {
-    waiter: W,
-    avoid: Vec<NodeId>,
-}
-
-struct Site<W> {
-    rules: SiteRules,
-    queue: VecDeque<Waiting<W>>,
+/// One site.
+pub(super) struct Site<W> {
+    pub(super) rules: SiteRules,
+    /// Who waits for any server.
+    pub(super) queue: VecDeque<Waiting<W>>,
+    /// Who waits for a certain one.
+    pub(super) lanes: Lanes<W>,
+    pub(super) arrivals: u64,
     /// Requests of this edge in flight.
-    in_flight: u32,
+    pub(super) in_flight: u32,
     /// What this edge may have in flight while other edges wait for room; none: no bound.
-    quota: Option<u32>,
-    /// Its nodes, as places in `Core::nodes`.
-    nodes: Vec<usize>,
-    turn: usize,
-    ejected_any: bool,
+    pub(super) quota: Option<u32>,
+    /// Its nodes, as places in `Core::nodes`, in their order.
+    pub(super) nodes: Vec<usize>,
+    pub(super) turn: usize,
+    pub(super) ejected_any: bool,
+    pub(super) counts: SiteCounts,
 }
 
-struct Node {
-    slot: NodeSlot,
-    life: u32,
-    assign: Assign,
-    open: bool,
-    link: Link,
-    /// What all edges together may have at its server, as far as this one takes part.
-    limit: u32,
-    health: Health,
-    /// The server that `health` is about: its address and how often it was started again.
-    process: Option<(Ipv4Addr, u16, u16)>,
-    /// The version whose first request has not been sent yet.
-    awaited: Option<u32>,
+impl<W: Waiter> Site<W> {
+    fn new(rules: SiteRules) -> Self {
+        Self {
+            rules,
+            queue: VecDeque::new(),
+            lanes: Lanes::new(),
+            arrivals: 0,
+            in_flight: 0,
+            quota: None,
+            nodes: Vec::new(),
+            turn: 0,
+            ejected_any: false,
+            counts: SiteCounts::default(),
+        }
+    }
+
+    /// Requests that wait.
+    fn queued(&self) -> usize {
+        self.queue.len() + self.lanes.len()
+    }
+
+    fn forget_gone(&mut self) {
+        self.queue.retain(|waiting| !waiting.waiter.is_gone());
+        self.lanes.forget_gone();
+    }
 }
 
 /// What came of a request.
@@ -100,34 +137,22 @@ pub(crate) enum Outcome {
 }
 
 pub(crate) struct Core<W> {
-    health: HealthOptions,
-    sites: Vec<Option<Site<W>>>,
-    nodes: Vec<Option<Node>>,
+    pub(super) health: HealthOptions,
+    pub(super) sites: Vec<Option<Site<W>>>,
+    pub(super) nodes: Vec<Option<Node>>,
     lives: u32,
-    random: u64,
-    loads: Vec<ServerLoad>,
-    first: Vec<FirstDispatch>,
+    pub(super) random: u64,
+    pub(super) measured: Measured,
+    pub(super) first: Vec<FirstDispatch>,
     demand: Vec<EdgeDemand>,
 }
-
-/// First dispatches kept until a look collects them: as many as moves between two looks, of which
-/// there is one; the rest is room for an administrator's.
-const FIRST_DISPATCHES_MAX: usize = 64;
 
 impl<W: Waiter> Core<W> {
     pub(crate) fn new(options: &DispatchOptions) -> Self {
         let last = options.sites.iter().map(|rules| rules.site.index() + 1).max().unwrap_or(0);
         let mut sites: Vec<Option<Site<W>>> = std::iter::repeat_with(|| None).take(last).collect();
         for &rules in &options.sites {
-            sites[rules.site.index()] = Some(Site {
-                rules,
-                queue: VecDeque::new(),
-                in_flight: 0,
-                quota: None,
-                nodes: Vec::new(),
-                turn: 0,
-                ejected_any: false,
-            });
+            sites[rules.site.index()] = Some(Site::new(rules));
         }
         Self {
             health: options.health,
@@ -136,7 +161,7 @@ impl<W: Waiter> Core<W> {
             nodes: Vec::new(),
             lives: 0,
             random: u64::from(options.incarnation) | 1,
-            loads: Vec::new(),
+            measured: Measured::default(),
             first: Vec::new(),
         }
     }
@@ -151,16 +176,22 @@ impl<W: Waiter> Core<W> {
         }
     }
 
-    fn site(&mut self, site: SiteId) -> Option<&mut Site<W>> {
+    pub(super) fn site(&mut self, site: SiteId) -> Option<&mut Site<W>> {
         self.sites.get_mut(site.index())?.as_mut()
+    }
+
+    pub(super) fn count(&mut self, site: SiteId, count: impl FnOnce(&mut SiteCounts)) {
+        if let Some(state) = self.site(site) {
+            count(&mut state.counts);
+        }
     }
 
     /// Requests of this edge, by site.
     pub(crate) fn demand(&mut self) -> &[EdgeDemand] {
         for (told, site) in self.demand.iter_mut().zip(&mut self.sites) {
             let Some(site) = site else { continue };
-            site.queue.retain(|waiting| !waiting.waiter.is_gone());
-            *told = EdgeDemand { queued: site.queue.len() as u32, in_flight: site.in_flight };
+            site.forget_gone();
+            *told = EdgeDemand { queued: site.queued() as u32, in_flight: site.in_flight };
         }
         &self.demand
     }
@@ -174,110 +205,44 @@ impl<W: Waiter> Core<W> {
     pub(crate) fn request(
         &mut self,
         site: SiteId,
-        avoid: &[NodeId],
+        ask: Ask<'_>,
         now: Duration,
         waiter: impl FnOnce() -> W,
     ) -> Outcome {
         let Some(state) = self.site(site) else { return Outcome::Refused(Refusal::NoServer) };
-        if state.queue.iter().all(|waiting| waiting.waiter.is_gone()) {
+        let placing = Placing { site, ask, now, is_new: true };
+        let bound = if state.queue.iter().all(|waiting| waiting.waiter.is_gone()) {
             state.queue.clear();
-            if let Some(grant) = self.admit(site, avoid, now) {
-                return Outcome::Granted(grant);
+            match self.admit(placing) {
+                Admission::Granted(grant) => return Outcome::Granted(grant),
+                Admission::Bound(place) => Some(place),
+                Admission::NoRoom => None,
             }
-        }
+        } else {
+            self.lane_of(placing)
+        };
         let Some(state) = self.site(site) else { return Outcome::Refused(Refusal::NoServer) };
-        if state.queue.len() >= state.rules.queue_max {
-            state.queue.retain(|waiting| !waiting.waiter.is_gone());
+        if state.queued() >= state.rules.queue_max {
+            state.forget_gone();
         }
-        if state.queue.len() >= state.rules.queue_max {
+        if state.queued() >= state.rules.queue_max {
             return Outcome::Refused(Refusal::QueueFull);
         }
-        let first = state.queue.is_empty();
-        state.queue.push_back(Waiting { waiter: waiter(), avoid: avoid.to_vec() });
+        let first = state.queued() == 0;
+        state.arrivals += 1;
+        state.counts.sticky_anew += u64::from(ask.stick.is_some() && bound.is_none());
+        let waiting = Waiting {
+            waiter: waiter(),
+            avoid: ask.avoid.to_vec(),
+            arrival: state.arrivals,
+            until: now + state.rules.stick_wait,
+            stick: ask.stick.filter(|_| bound.is_some()),
+        };
+        match bound {
+            Some(place) => state.lanes.insert(place, waiting),
+            None => state.queue.push_back(waiting),
+        }
         Outcome::Queued { first }
-    }
-
-    /// Chooses a server with room and counts the request in.
-    fn admit(&mut self, site: SiteId, avoid: &[NodeId], now: Duration) -> Option<Grant> {
-        let state = self.sites.get(site.index())?.as_ref()?;
-        if state.quota.is_some_and(|quota| state.in_flight >= quota) {
-            return None;
-        }
-        let (balance, turn) = (state.rules.balance, state.turn);
-        self.measure(site, avoid, now);
-        // Each failed try closes one server, so there are no more tries than servers.
-        for _ in 0..self.loads.len() {
-            self.random = xorshift(self.random);
-            let chosen = balance.choose(&self.loads, turn, self.random)?;
-            if let Some(grant) = self.enter(site, chosen, now) {
-                let state = self.site(site)?;
-                state.turn = chosen + 1;
-                state.in_flight += 1;
-                return Some(grant);
-            }
-            self.loads[chosen].open = false;
-        }
-        None
-    }
-
-    /// Reads what each server of the site has, over all edges, straight from memory.
-    fn measure(&mut self, site: SiteId, avoid: &[NodeId], now: Duration) {
-        self.loads.clear();
-        let Some(Some(state)) = self.sites.get(site.index()) else { return };
-        let ejected_any = state.ejected_any;
-        for &place in &state.nodes {
-            let Some(Some(node)) = self.nodes.get(place) else {
-                self.loads.push(ServerLoad { in_flight: 0, max_in_flight: 0, open: false });
-                continue;
-            };
-            let record = node.slot.record();
-            let header = record.header();
-            let avoided = avoid.contains(&header.node);
-            let silent = node.link == Link::Silent;
-            let ejected = silent || (ejected_any && node.health.is_ejected(now));
-            self.loads.push(ServerLoad {
-                in_flight: slot::server_load(record, Some(site), record.edges()),
-                max_in_flight: node.limit,
-                open: node.open && !avoided && !ejected,
-            });
-        }
-        if self.loads.iter().any(|server| server.open) {
-            return;
-        }
-        // All are ejected or have failed this request: a doubtful server is better than none.
-        for (server, &place) in self.loads.iter_mut().zip(&state.nodes) {
-            let node = self.nodes.get(place).and_then(Option::as_ref);
-            server.open = node.is_some_and(|node| node.open);
-        }
-    }
-
-    fn enter(&mut self, site: SiteId, chosen: usize, now: Duration) -> Option<Grant> {
-        let place = *self.sites.get(site.index())?.as_ref()?.nodes.get(chosen)?;
-        let node = self.nodes.get_mut(place)?.as_mut()?;
-        let server = node.slot.record().server(site);
-        if !server.is_ready() {
-            return None;
-        }
-        let header = node.slot.record().header();
-        match node.slot.enter(node.assign, node.limit) {
-            Enter::Entered => {}
-            Enter::Full => return None,
-            Enter::Moved(now) => {
-                // The look will say where it went; until then it takes nothing from this site.
-                node.open = false;
-                node.slot.follow(now.unwrap_or(Assign::FREE));
-                return None;
-            }
-        }
-        let version = node.assign.version;
-        if node.awaited == Some(version) {
-            node.awaited = None;
-            if self.first.len() < FIRST_DISPATCHES_MAX {
-                self.first.push(FirstDispatch { node: header.node, version, at: now });
-            }
-        }
-        let address = SocketAddr::from((server.address, server.port));
-        Some(Grant { node: header.node, site, version, address, life: node.life })
     }
 
     /// A request has left its server. Returns who goes next.
@@ -304,9 +269,16 @@ impl<W: Waiter> Core<W> {
     pub(crate) fn report(&mut self, grant: &Grant, verdict: Verdict, now: Duration) -> bool {
         let options = self.health;
         let Some(Some(node)) = self.nodes.get_mut(grant.node.index()) else { return false };
+        if node.assign.site != Some(grant.site) || node.assign.version != grant.version {
+            // It says nothing about the server that stands there now.
+            return false;
+        }
         let failed = match verdict {
             Verdict::Answered | Verdict::ServerError(_) => {
-                node.health.succeeded();
+                node.health.succeeded(now);
+                if node.health.is_ejected(now) {
+                    self.answered_though_ejected(grant, now);
+                }
                 return false;
             }
             Verdict::ConnectFailed | Verdict::Broke | Verdict::TimedOut => {
@@ -315,25 +287,94 @@ impl<W: Waiter> Core<W> {
         };
         if failed && let Some(state) = self.site(grant.site) {
             state.ejected_any = true;
+            state.counts.ejections += 1;
         }
         failed
     }
 
+    /// While requests are spread over all servers, one that answers is back. An answer that was
+    /// under way when its server was ejected says nothing.
+    fn answered_though_ejected(&mut self, grant: &Grant, now: Duration) {
+        let Some(Some(state)) = self.sites.get(grant.site.index()) else { return };
+        let (serving, failing) = self.failing(state, now);
+        if failing > ejections_max(serving, self.health.eject_max_pct)
+            && let Some(Some(node)) = self.nodes.get_mut(grant.node.index())
+        {
+            node.health.came_back();
+        }
+    }
+
+    /// How many servers of the site pass their checks, and how many of them fail requests.
+    fn failing(&self, state: &Site<W>, now: Duration) -> (usize, usize) {
+        let nodes = state.nodes.iter().filter_map(|&place| self.nodes.get(place)?.as_ref());
+        let serving = nodes.filter(|node| node.is_asked());
+        serving.fold((0, 0), |(serving, failing), node| {
+            (serving + 1, failing + usize::from(node.health.is_ejected(now)))
+        })
+    }
+
     /// Lets go whoever waits for the site and finds room, in the order of arrival.
     fn pump(&mut self, site: SiteId, now: Duration, out: &mut Vec<(W, Grant)>) {
+        let mut queue_blocked = false;
+        if let Some(state) = self.site(site) {
+            state.lanes.unblock();
+        }
+        // Each turn lets one go, moves one out of its lane for good, or blocks a queue.
         while let Some(state) = self.site(site) {
-            let Some(waiting) = state.queue.pop_front() else { return };
-            if waiting.waiter.is_gone() {
-                continue;
-            }
-            match self.admit(site, &waiting.avoid, now) {
-                Some(grant) => out.push((waiting.waiter, grant)),
-                None => {
-                    if let Some(state) = self.site(site) {
-                        state.queue.push_front(waiting);
-                    }
-                    return;
+            skip_gone(&mut state.queue);
+            let first = state.queue.front().filter(|_| !queue_blocked).map(|w| w.arrival);
+            let lane = if state.lanes.is_empty() { None } else { state.lanes.oldest() };
+            match (first, lane) {
+                (None, None) => return,
+                (Some(_), None) => queue_blocked = !self.pump_queue(site, now, out),
+                (Some(first), Some((arrival, _))) if first < arrival => {
+                    queue_blocked = !self.pump_queue(site, now, out);
                 }
+                (_, Some((_, place))) => self.pump_lane(site, place, now, out),
+            }
+        }
+    }
+
+    /// Lets the first of the queue go; false when nobody has room for it.
+    fn pump_queue(&mut self, site: SiteId, now: Duration, out: &mut Vec<(W, Grant)>) -> bool {
+        let Some(waiting) = self.site(site).and_then(|state| state.queue.pop_front()) else {
+            return false;
+        };
+        let ask = Ask { avoid: &waiting.avoid, stick: None };
+        match self.admit(Placing { site, ask, now, is_new: false }) {
+            Admission::Granted(grant) => out.push((waiting.waiter, grant)),
+            _ => {
+                if let Some(state) = self.site(site) {
+                    state.queue.push_front(waiting);
+                }
+                return false;
+            }
+        }
+        true
+    }
+
+    /// Lets the first of a server's lane go, there or, where that server is gone or the request
+    /// has waited long enough for it, anywhere; or blocks the lane.
+    fn pump_lane(&mut self, site: SiteId, place: usize, now: Duration, out: &mut Vec<(W, Grant)>) {
+        let Some(state) = self.site(site) else { return };
+        let Some(mut waiting) = state.lanes.take_first(place) else { return };
+        let waits = now < waiting.until;
+        let stick = waiting.stick.filter(|_| waits);
+        let ask = Ask { avoid: &waiting.avoid, stick };
+        let placing = Placing { site, ask, now, is_new: false };
+        let own = if waits { self.admit_at(placing, place) } else { None };
+        // A key whose server is gone belongs to the next one.
+        let admission = own.unwrap_or_else(|| self.admit(placing));
+        let strayed = stick.is_none() && matches!(admission, Admission::Granted(_));
+        let Some(state) = self.site(site) else { return };
+        state.counts.sticky_anew += u64::from(strayed);
+        match admission {
+            Admission::Granted(grant) => out.push((waiting.waiter, grant)),
+            Admission::Bound(now_at) => state.lanes.block(now_at, waiting),
+            Admission::NoRoom => {
+                waiting.stick = None;
+                state.counts.sticky_anew += 1;
+                insert(&mut state.queue, waiting);
             }
         }
     }
@@ -351,18 +392,8 @@ impl<W: Waiter> Core<W> {
             slot.carry(&before.slot.counts());
         }
         self.lives = self.lives.wrapping_add(1);
-        let assign = slot.record().assign().unwrap_or(Assign::FREE);
-        self.nodes[place] = Some(Node {
-            slot,
-            life: self.lives,
-            assign,
-            open: false,
-            link: Link::Mapped,
-            limit: 0,
-            health: Health::default(),
-            process: None,
-            awaited: None,
-        });
+        let node = Node::new(slot, self.lives, self.nodes[place].as_ref());
+        self.nodes[place] = Some(node);
         self.assign_nodes();
     }
 
@@ -371,8 +402,8 @@ impl<W: Waiter> Core<W> {
         self.nodes.get(node.index())?.as_ref().map(|node| node.slot.record())
     }
 
-    /// Whether the node's server failed so many requests that it gets none for a while.
-    pub(crate) fn is_ejected(&self, node: NodeId, now: Duration) -> bool {
+    /// Whether the node's server failed so many requests that it should get none for a while.
+    pub(crate) fn is_failing(&self, node: NodeId, now: Duration) -> bool {
         let node = self.nodes.get(node.index()).and_then(Option::as_ref);
         node.is_some_and(|node| node.health.is_ejected(now))
     }
@@ -391,7 +422,7 @@ impl<W: Waiter> Core<W> {
             if seen.assign.is_some() {
                 node.slot.beat();
             }
-            changed |= node.see(seen);
+            changed |= node.see(seen, now);
         }
         if changed {
             self.assign_nodes();
@@ -412,7 +443,7 @@ impl<W: Waiter> Core<W> {
         let Some(Some(state)) = self.nodes.get_mut(node.index()) else { return };
         let open = assign.site.is_some_and(|site| state.slot.record().takes(site, assign));
         let seen = NodeSeen { assign: Some(assign), open, link: state.link, limit };
-        if state.see(&seen) {
+        if state.see(&seen, now) {
             self.assign_nodes();
         }
         self.pump_all(now, out);
@@ -448,7 +479,7 @@ impl<W: Waiter> Core<W> {
         for (place, state) in self.sites.iter_mut().enumerate() {
             let Some(state) = state else { continue };
             let seen = sites.get(place).copied().unwrap_or_default();
-            let own = state.queue.len() as u64 + u64::from(state.in_flight);
+            let own = state.queued() as u64 + u64::from(state.in_flight);
             let room: u64 = state
                 .nodes
                 .iter()
@@ -471,6 +502,26 @@ impl<W: Waiter> Core<W> {
         }
     }
 
+    /// What was counted for each site, and how its servers are now; by the site's index.
+    pub(crate) fn counts(&self, now: Duration) -> Vec<SiteCounts> {
+        let of = |site: &Option<Site<W>>| {
+            let Some(site) = site else { return SiteCounts::default() };
+            let (serving, failing) = self.failing(site, now);
+            let spreads = failing > ejections_max(serving, self.health.eject_max_pct);
+            let nodes = site.nodes.iter().filter_map(|&place| self.nodes.get(place)?.as_ref());
+            let is_slow =
+                |came| slow_start::part(came, now, site.rules.slow_start) < slow_start::WHOLE;
+            let slow = nodes.filter(|node| node.open && node.came.is_some_and(is_slow)).count();
+            SiteCounts {
+                ejected: if spreads { 0 } else { failing as u32 },
+                failing: failing as u32,
+                slow: slow as u32,
+                ..site.counts
+            }
+        };
+        self.sites.iter().map(of).collect()
+    }
+
     /// First requests to moved nodes since the last call.
     pub(crate) fn take_first(&mut self) -> Vec<FirstDispatch> {
         std::mem::take(&mut self.first)
@@ -479,43 +530,19 @@ impl<W: Waiter> Core<W> {
     /// Queued and in flight, over all sites.
     pub(crate) fn totals(&self) -> (usize, u64) {
         let sites = || self.sites.iter().flatten();
-        let queued = sites().map(|site| site.queue.len()).sum();
+        let queued = sites().map(Site::queued).sum();
         (queued, sites().map(|site| u64::from(site.in_flight)).sum())
     }
-}
-
-impl Node {
-    /// Takes over what a look saw; true when the node serves another site or version.
-    fn see(&mut self, seen: &NodeSeen) -> bool {
-        let Some(assign) = seen.assign else {
-            // The region was given up: nothing more is sent there until the new one is found.
-            self.open = false;
-            return false;
-        };
-        (self.open, self.link, self.limit) = (seen.open, seen.link, seen.limit);
-        let moved = assign.site != self.assign.site || assign.version != self.assign.version;
-        self.assign = assign;
-        self.slot.follow(assign);
-        let server = assign.site.map(|site| self.slot.record().server(site));
-        let process = server.map(|server| (server.address, server.port, server.restarts));
-        if process != self.process {
-            // What another server did, or one before it, says nothing about this one.
-            (self.process, self.health) = (process, Health::default());
-        }
-        if moved {
-            self.awaited = Some(assign.version);
-        }
-        moved
-    }
-}
-
-/// Marsaglia's xorshift: enough to draw two servers, and a seed reproduces a run.
-fn xorshift(mut x: u64) -> u64 {
-    x ^= x << 13;
-    x ^= x >> 7;
-    x ^ x << 17
 }
 
 #[cfg(test)]
 #[path = "core_tests.rs"]
 mod tests;
+
+#[cfg(test)]
+#[path = "leave_out_tests.rs"]
+mod leave_out;
+
+#[cfg(test)]
+#[path = "stick_twin_tests.rs"]
+mod stick_twin;

@@ -1,9 +1,10 @@
 //! The core over real shared memory, with one edge and with two.
 
 use super::*;
+use moves::looper::Link;
 use proptest::prelude::*;
 use remote_memory::shm::OwnedRegion;
-use shared_state::slot::LiveEdges;
+use shared_state::slot::{self, LiveEdges};
 use shared_state::words::{Epoch, Lease, Phase, Server};
 use shared_state::{NODE_REGION_BYTES, NodeHeader};
 use std::cell::Cell;
@@ -12,12 +13,16 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-const MAX: u32 = 8;
-const NOW: Duration = Duration::from_secs(1);
+pub(super) const MAX: u32 = 8;
+pub(super) const NOW: Duration = Duration::from_secs(1);
 const BOTH: LiveEdges = LiveEdges(0b11);
+/// The site whose servers start slowly.
+pub(super) const SLOW: u16 = 4;
+pub(super) const SLOW_START: Duration = Duration::from_secs(8);
+pub(super) const STICK_WAIT: Duration = Duration::from_secs(2);
 
 #[derive(Clone, Debug, PartialEq)]
-struct Somebody(usize, Rc<Cell<bool>>);
+pub(super) struct Somebody(pub(super) usize, pub(super) Rc<Cell<bool>>);
 
 impl Waiter for Somebody {
     fn is_gone(&self) -> bool {
@@ -25,13 +30,13 @@ impl Waiter for Somebody {
     }
 }
 
-type Out = Vec<(Somebody, Grant)>;
+pub(super) type Out = Vec<(Somebody, Grant)>;
 
-fn site(number: u16) -> SiteId {
+pub(super) fn site(number: u16) -> SiteId {
     SiteId::new(number).unwrap()
 }
 
-fn node(number: u16) -> NodeId {
+pub(super) fn node(number: u16) -> NodeId {
     NodeId::new(number).unwrap()
 }
 
@@ -39,12 +44,12 @@ fn edge(number: u8) -> EdgeId {
     EdgeId::new(number).unwrap()
 }
 
-fn assign(number: u16, version: u32) -> Assign {
+pub(super) fn assign(number: u16, version: u32) -> Assign {
     Assign { site: SiteId::new(number).ok(), stamp: Epoch::ZERO, version }
 }
 
 /// A node of this site whose servers of sites 1 to 4 all answer.
-fn record(number: u16, at: u16) -> NodeRecord {
+pub(super) fn record(number: u16, at: u16) -> NodeRecord {
     let region = OwnedRegion::create("node", NODE_REGION_BYTES).unwrap();
     let header = NodeHeader { node: node(number), max_in_flight: MAX };
     let record = NodeRecord::publish(Arc::new(region), header, assign(at, 1)).unwrap();
@@ -57,13 +62,14 @@ fn record(number: u16, at: u16) -> NodeRecord {
     record
 }
 
-fn core(number: u8, records: &[NodeRecord], queue_max: usize) -> Core<Somebody> {
+pub(super) fn core(number: u8, records: &[NodeRecord], queue_max: usize) -> Core<Somebody> {
     let sites = (1..=4)
         .map(|number| SiteRules {
             site: site(number),
-            balance: Balance::LeastInFlight,
             queue_max,
-            queue_timeout: Duration::from_secs(1),
+            stick_wait: STICK_WAIT,
+            slow_start: if number == SLOW { SLOW_START } else { Duration::ZERO },
+            ..SiteRules::new(site(number))
         })
         .collect();
     let options = DispatchOptions {
@@ -81,29 +87,46 @@ fn core(number: u8, records: &[NodeRecord], queue_max: usize) -> Core<Somebody> 
     core
 }
 
+pub(super) fn look(core: &mut Core<Somebody>, records: &[NodeRecord], sites: &[SiteSeen]) -> Out {
+    look_at(core, records, sites, NOW, |_| true)
+}
+
 fn seen(record: &NodeRecord) -> NodeSeen {
     NodeSeen { assign: record.assign(), open: true, link: Link::Mapped, limit: MAX }
 }
 
-fn look(core: &mut Core<Somebody>, records: &[NodeRecord], sites: &[SiteSeen]) -> Out {
-    let seen: Vec<_> = records.iter().map(|record| Some(seen(record))).collect();
+pub(super) fn look_at(
+    core: &mut Core<Somebody>,
+    records: &[NodeRecord],
+    sites: &[SiteSeen],
+    now: Duration,
+    open: impl Fn(usize) -> bool,
+) -> Out {
+    let places = records.iter().enumerate();
+    let seen: Vec<_> = places
+        .map(|(place, record)| Some(NodeSeen { open: open(place), ..seen(record) }))
+        .collect();
     let mut out = Vec::new();
-    core.looked(&seen, sites, NOW, &mut out);
+    core.looked(&seen, sites, now, &mut out);
     out
 }
 
-fn ask(core: &mut Core<Somebody>, number: u16) -> Outcome {
-    core.request(site(number), &[], NOW, || Somebody(0, Rc::default()))
+pub(super) fn ask(core: &mut Core<Somebody>, number: u16) -> Outcome {
+    core.request(site(number), Ask::default(), NOW, || Somebody(0, Rc::default()))
 }
 
-fn granted(outcome: Outcome) -> Grant {
+fn avoid(avoid: &[NodeId]) -> Ask<'_> {
+    Ask { avoid, stick: None }
+}
+
+pub(super) fn granted(outcome: Outcome) -> Grant {
     match outcome {
         Outcome::Granted(grant) => grant,
         other => panic!("not granted: {other:?}"),
     }
 }
 
-fn leave(core: &mut Core<Somebody>, grant: &Grant) -> Out {
+pub(super) fn leave(core: &mut Core<Somebody>, grant: &Grant) -> Out {
     let mut out = Vec::new();
     core.leave(grant, NOW, &mut out);
     out
@@ -118,7 +141,7 @@ fn requests_spread_and_then_wait_in_order() {
         assert_eq!(grants.iter().filter(|g| g.node == node(number)).count(), MAX as usize);
     }
     for who in 0..2 {
-        let outcome = core.request(site(1), &[], NOW, || Somebody(who, Rc::default()));
+        let outcome = core.request(site(1), Ask::default(), NOW, || Somebody(who, Rc::default()));
         assert_eq!(outcome, Outcome::Queued { first: who == 0 });
     }
     assert_eq!(ask(&mut core, 1), Outcome::Refused(Refusal::QueueFull));
@@ -134,10 +157,10 @@ fn who_gave_up_waiting_is_passed_over_and_leaves_room_in_the_queue() {
     let mut core = core(0, &records, 2);
     let grants: Vec<_> = (0..MAX).map(|_| granted(ask(&mut core, 1))).collect();
     let gone = Rc::new(Cell::new(false));
-    core.request(site(1), &[], NOW, || Somebody(7, Rc::clone(&gone)));
-    core.request(site(1), &[], NOW, || Somebody(8, Rc::default()));
+    core.request(site(1), Ask::default(), NOW, || Somebody(7, Rc::clone(&gone)));
+    core.request(site(1), Ask::default(), NOW, || Somebody(8, Rc::default()));
     gone.set(true);
-    let third = core.request(site(1), &[], NOW, || Somebody(9, Rc::default()));
+    let third = core.request(site(1), Ask::default(), NOW, || Somebody(9, Rc::default()));
     assert_eq!(third, Outcome::Queued { first: false });
     assert_eq!(core.demand()[0], EdgeDemand { queued: 2, in_flight: MAX });
     assert_eq!(leave(&mut core, &grants[0])[0].0.0, 8);
@@ -285,11 +308,11 @@ fn a_node_that_failed_this_request_is_avoided_while_there_is_another() {
     let records = [record(0, 1), record(1, 1)];
     let mut core = core(0, &records, 100);
     for _ in 0..4 {
-        let outcome = core.request(site(1), &[node(0)], NOW, || Somebody(0, Rc::default()));
+        let outcome = core.request(site(1), avoid(&[node(0)]), NOW, || Somebody(0, Rc::default()));
         assert_eq!(granted(outcome).node, node(1));
     }
     let both = [node(0), node(1)];
-    let outcome = core.request(site(1), &both, NOW, || Somebody(0, Rc::default()));
+    let outcome = core.request(site(1), avoid(&both), NOW, || Somebody(0, Rc::default()));
     granted(outcome);
 }
 
@@ -365,7 +388,7 @@ impl World {
             Step::Ask(which, number) => {
                 self.asked += 1;
                 let me = Somebody(self.asked, Rc::default());
-                match self.cores[which].request(site(number), &[], NOW, || me.clone()) {
+                match self.cores[which].request(site(number), Ask::default(), NOW, || me.clone()) {
                     Outcome::Granted(grant) => self.settle(which, vec![(me, grant)]),
                     Outcome::Queued { .. } => self.waiting.push(me),
                     Outcome::Refused(_) => self.refused += 1,
@@ -438,34 +461,6 @@ proptest! {
         let ended = world.let_go + world.refused + left;
         prop_assert!(ended <= world.asked && ended + gone >= world.asked);
     }
-}
-
-/// A server that had crashed was left alone for ten seconds, although its agent had started it
-/// again at once, and so was the node's server of another site.
-#[test]
-fn a_new_process_or_site_is_not_blamed_for_the_last_one() {
-    let records = [record(0, 1), record(1, 1)];
-    let mut core = core(0, &records, 10);
-    let restart = |restarts| {
-        let server = Server { restarts, ..records[0].server(site(1)) };
-        records[0].set_server(site(1), server);
-    };
-    let eject = |core: &mut Core<Somebody>, number| {
-        let address = SocketAddr::from((Ipv4Addr::LOCALHOST, number));
-        let grant = Grant { node: node(0), site: site(number), version: 1, address, life: 1 };
-        while !core.report(&grant, Verdict::ConnectFailed, NOW) {}
-        look(core, &records, &[]);
-        assert!(core.is_ejected(node(0), NOW));
-    };
-    eject(&mut core, 1);
-    restart(1);
-    look(&mut core, &records, &[]);
-    assert!(!core.is_ejected(node(0), NOW), "another process");
-    eject(&mut core, 1);
-    records[0].assign_word().store(assign(2, 2).pack(), Ordering::SeqCst);
-    look(&mut core, &records, &[]);
-    assert!(!core.is_ejected(node(0), NOW), "another site's server");
-    assert!(!core.is_ejected(node(7), NOW), "nobody knows that node");
 }
 
 #[test]

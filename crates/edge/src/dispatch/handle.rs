@@ -1,8 +1,9 @@
 //! The shell around the core: waiting, time-outs, permits.
 
 use super::core::{Core, DispatchOptions, Grant, Outcome, SiteRules, Waiter};
+use super::counts::SiteCounts;
 use super::health::HealthOptions;
-use crate::face::{Dispatcher, Permit, Refusal, Verdict};
+use crate::face::{Ask, Dispatcher, Permit, Refusal, Verdict};
 use moves::looper::{FirstDispatch, Host, NodeSeen, SiteSeen, monotonic};
 use pool_model::{NodeId, SiteId};
 use shared_state::slot::{NodeSlot, SlotTaken};
@@ -72,6 +73,12 @@ impl Dispatch {
     pub fn totals(&self) -> (usize, u64) {
         self.shared.lock().totals()
     }
+
+    /// What was counted for each site, by its index.
+    #[must_use]
+    pub fn counts(&self) -> Vec<SiteCounts> {
+        self.shared.lock().counts(monotonic())
+    }
 }
 
 impl Host for Dispatch {
@@ -94,7 +101,7 @@ impl Host for Dispatch {
     }
 
     fn is_failing(&mut self, node: NodeId) -> bool {
-        self.shared.lock().is_ejected(node, monotonic())
+        self.shared.lock().is_failing(node, monotonic())
     }
 
     fn attached(&mut self, record: NodeRecord, expected: u64) -> Result<(), SlotTaken> {
@@ -149,11 +156,11 @@ impl Shared {
 impl Dispatcher for Dispatch {
     type Permit = NodePermit;
 
-    async fn acquire(&self, site: SiteId, avoid: &[NodeId]) -> Result<NodePermit, Refusal> {
+    async fn acquire(&self, site: SiteId, ask: Ask<'_>) -> Result<NodePermit, Refusal> {
         let mut receiver = None;
         let outcome = {
             let mut core = self.shared.lock();
-            core.request(site, avoid, monotonic(), || {
+            core.request(site, ask, monotonic(), || {
                 let (sender, waits) = oneshot::channel();
                 receiver = Some(waits);
                 Waits(sender)

@@ -3,7 +3,6 @@
 use super::super::core::SiteRules;
 use super::super::health::HealthOptions;
 use super::*;
-use policy::choose::Balance;
 use pool_model::EdgeId;
 use remote_memory::shm::OwnedRegion;
 use shared_state::slot::{self, LiveEdges};
@@ -34,9 +33,8 @@ fn record() -> NodeRecord {
 fn dispatch(edge: u8, record: &NodeRecord, queue_timeout_ms: u64) -> Dispatch {
     let rules = SiteRules {
         site: site(),
-        balance: Balance::LeastInFlight,
-        queue_max: 1_000,
         queue_timeout: Duration::from_millis(queue_timeout_ms),
+        ..SiteRules::new(site())
     };
     let options = DispatchOptions {
         edge: EdgeId::new(edge).unwrap(),
@@ -68,9 +66,9 @@ fn a_permit_that_is_dropped_lets_the_next_one_go() {
     run(async {
         let mut permits = Vec::new();
         for _ in 0..MAX {
-            permits.push(dispatch.acquire(site(), &[]).await.unwrap());
+            permits.push(dispatch.acquire(site(), Ask::default()).await.unwrap());
         }
-        let waits = dispatch.acquire(site(), &[]);
+        let waits = dispatch.acquire(site(), Ask::default());
         let (waited, ()) = tokio::join!(waits, async { drop(permits.pop()) });
         assert!(waited.is_ok() && dispatch.totals().1 > 0);
     });
@@ -85,9 +83,9 @@ fn a_wait_ends_and_leaves_the_queue() {
     run(async {
         let mut permits = Vec::new();
         for _ in 0..MAX {
-            permits.push(dispatch.acquire(site(), &[]).await.unwrap());
+            permits.push(dispatch.acquire(site(), Ask::default()).await.unwrap());
         }
-        let refused = dispatch.acquire(site(), &[]).await.err();
+        let refused = dispatch.acquire(site(), Ask::default()).await.err();
         assert_eq!(refused, Some(Refusal::QueueTimeout));
         let mut demand = Vec::new();
         dispatch.demand(&mut demand);
@@ -115,9 +113,9 @@ fn the_first_request_that_waits_wakes_a_sleeping_look_loop() {
     run(async {
         let mut permits = Vec::new();
         for _ in 0..MAX {
-            permits.push(dispatch.acquire(site(), &[]).await.unwrap());
+            permits.push(dispatch.acquire(site(), Ask::default()).await.unwrap());
         }
-        let _ = dispatch.acquire(site(), &[]).await;
+        let _ = dispatch.acquire(site(), Ask::default()).await;
     });
     assert!(looker.join().unwrap() < Duration::from_secs(10));
 }
@@ -168,7 +166,7 @@ async fn clients(edge: &Dispatch, at_server: &AtomicU32) -> Duration {
         let mut waits = Vec::new();
         for _ in 0..REQUESTS {
             let start = Instant::now();
-            let permit = edge.acquire(site(), &[]).await.unwrap();
+            let permit = edge.acquire(site(), Ask::default()).await.unwrap();
             waits.push(start.elapsed());
             assert!(at_server.fetch_add(1, Ordering::SeqCst) < MAX, "the server sees too many");
             tokio::time::sleep(Duration::from_millis(2)).await;

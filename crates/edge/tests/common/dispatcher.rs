@@ -1,6 +1,6 @@
 //! A dispatcher over fixed servers, each with so much room.
 
-use edge::{Dispatcher, Permit, Refusal, Verdict};
+use edge::{Ask, Dispatcher, Permit, Refusal, Verdict};
 use pool_model::{NodeId, SiteId};
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -122,11 +122,11 @@ impl Drop for Waiting {
 impl Dispatcher for Fixed {
     type Permit = FixedPermit;
 
-    async fn acquire(&self, site: SiteId, avoid: &[NodeId]) -> Result<FixedPermit, Refusal> {
+    async fn acquire(&self, site: SiteId, ask: Ask<'_>) -> Result<FixedPermit, Refusal> {
         if self.0.servers.is_empty() {
             return Err(Refusal::NoServer);
         }
-        if let Some(permit) = self.try_acquire(site, avoid) {
+        if let Some(permit) = self.try_acquire(site, ask.avoid) {
             return Ok(permit);
         }
         let before = self.0.waiting.fetch_add(1, Ordering::SeqCst);
@@ -137,7 +137,7 @@ impl Dispatcher for Fixed {
         let wait = async {
             loop {
                 let freed = self.0.freed.notified();
-                if let Some(permit) = self.try_acquire(site, avoid) {
+                if let Some(permit) = self.try_acquire(site, ask.avoid) {
                     return permit;
                 }
                 freed.await;

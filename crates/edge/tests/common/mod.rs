@@ -6,7 +6,10 @@
 pub mod client;
 pub mod daemon;
 pub mod dispatcher;
+pub mod frames;
 pub mod origin;
+pub mod pool;
+pub mod tls;
 
 use dispatcher::Fixed;
 use edge::{Edge, Options, SiteOptions, Upstream};

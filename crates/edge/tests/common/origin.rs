@@ -132,6 +132,11 @@ impl Conn {
         }
     }
 
+    /// Sends; whether it was taken.
+    pub fn try_send(&mut self, bytes: &[u8]) -> bool {
+        self.stream.write_all(bytes).is_ok()
+    }
+
     /// The next whole request, logged; none at the end, or if it breaks off.
     pub fn request(&mut self) -> Option<Seen> {
         let head = self.head()?;

@@ -1,6 +1,8 @@
 //! The shared words behind the protocol's operations, mapped: each operation runs inline.
 
 use crate::protocol::{Op, Reply, Word};
+use pool_model::{NodeId, SiteId};
+use shared_state::words::Phase;
 use shared_state::{NodeRecord, SiteRecord};
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -29,6 +31,16 @@ impl Memory {
                 Reply::Swapped { found }
             }
         }
+    }
+
+    /// Whether the node's server for a site runs but does not answer, by its agent's word. One
+    /// that is absent says nothing: it may be one that starts on assignment.
+    pub fn is_unready(&self, node: NodeId, site: SiteId) -> bool {
+        let record = self.nodes.get(node.index()).and_then(Option::as_ref);
+        record.is_some_and(|record| {
+            let phase = record.server(site).phase;
+            matches!(phase, Phase::Starting | Phase::Failing | Phase::Stopping)
+        })
     }
 
     /// The word, if its record is there.

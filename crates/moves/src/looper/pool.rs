@@ -9,7 +9,7 @@ use pool_model::{EdgeId, Guarantee, NodeId, NodeView, PoolView, SiteId, SiteView
 use shared_state::lease::Watch;
 use shared_state::slot::{LiveEdges, node_load};
 use shared_state::words::{Assign, Server};
-use shared_state::{EDGES_MAX, NodeRecord};
+use shared_state::{EDGES_MAX, NodeRecord, Service};
 use std::time::Duration;
 
 /// A node's agent counts as dead when its beat has not changed for this many of the periods that
@@ -269,6 +269,7 @@ impl Pool {
                 serving: track.serving,
                 restarts: servers.iter().map(|server| u32::from(server.restarts)).sum(),
                 servers: servers.iter().map(|server| server.phase).collect(),
+                service: record.map_or(Service::None, NodeRecord::service),
                 machine: record.and_then(|record| record.status().ok()),
             }
         };

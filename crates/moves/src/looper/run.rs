@@ -15,7 +15,7 @@ use super::stop_point;
 use crate::protocol::{BadWord, Look, Looked, Machine, Op, Outcome, Reply, Task, Word};
 use crate::{Core, Input, Mode, MoveRecord, Options, RECORDS_MAX, Work};
 use policy::Policy;
-use pool_model::NodeId;
+use pool_model::{NodeId, SiteId};
 use remote_memory::Mirror;
 use shared_state::words::{Assign, Epoch, Lease};
 use shared_state::{EdgeDemand, EdgeRow, NodeRecord, SiteRecord};
@@ -334,7 +334,7 @@ impl<H: Host + 'static> Looper<H> {
         if let Some(home) = &self.reach.memory.home {
             let edge = self.options.core.edge;
             for (index, &demand) in self.demand.iter().enumerate() {
-                if let Ok(site) = pool_model::SiteId::from_index(index) {
+                if let Ok(site) = SiteId::from_index(index) {
                     home.set_demand(edge, site, demand);
                 }
             }
@@ -375,7 +375,9 @@ impl<H: Host + 'static> Looper<H> {
         loop {
             let now = look_time + (monotonic() - started);
             let nonce = self.draw();
-            let input = input((&self.pool, &self.reach), &*self.policy, now, nonce);
+            let is_unready = |node, site| self.reach.memory.is_unready(node, site);
+            let who = (&self.pool, &self.reach);
+            let input = input(who, &*self.policy, &is_unready, now, nonce);
             match self.core.next(&input) {
                 Work::Run(task) => self.run_task(task, look_time, started),
                 Work::LookAgain => {
@@ -411,7 +413,9 @@ impl<H: Host + 'static> Looper<H> {
 
     fn decide_on_look(&mut self, look_time: Duration) {
         let nonce = self.draw();
-        let input = input((&self.pool, &self.reach), &*self.policy, look_time, nonce);
+        let is_unready = |node, site| self.reach.memory.is_unready(node, site);
+        let who = (&self.pool, &self.reach);
+        let input = input(who, &*self.policy, &is_unready, look_time, nonce);
         self.core.looked(&input, |node| self.pool.is_serving(node));
     }
 
@@ -619,11 +623,19 @@ fn attacher(
 fn input<'a>(
     (pool, reach): (&'a Pool, &Reach),
     policy: &'a dyn Policy,
+    is_unready: &'a dyn Fn(NodeId, SiteId) -> bool,
     now: Duration,
     nonce: u32,
 ) -> Input<'a> {
-    let op_time_ns = reach.op_time().map_or(OP_TIME_NS, nanos).max(OP_TIME_NS);
-    Input { now_ns: nanos(now), seen: &pool.seen, view: &pool.view, policy, op_time_ns, nonce }
+    Input {
+        now_ns: nanos(now),
+        seen: &pool.seen,
+        view: &pool.view,
+        policy,
+        is_unready,
+        op_time_ns: reach.op_time().map_or(OP_TIME_NS, nanos).max(OP_TIME_NS),
+        nonce,
+    }
 }
 
 /// The answer to a change of the home's words.
@@ -645,7 +657,7 @@ fn thread_cpu() -> Duration {
 }
 
 fn log(record: &MoveRecord) {
-    let site = |site: Option<pool_model::SiteId>| site.map_or(0, pool_model::SiteId::get);
+    let site = |site: Option<SiteId>| site.map_or(0, SiteId::get);
     tracing::debug!(
         node = record.node.get(),
         from = site(record.from),

@@ -4,7 +4,7 @@ use super::host::{FirstDispatch, Link};
 use crate::record::{Counters, MoveRecord};
 use pool_model::{EdgeId, Guarantee, NodeId, SiteId};
 use shared_state::words::Phase;
-use shared_state::{AgentStatus, EdgeRow};
+use shared_state::{AgentStatus, EdgeRow, Service};
 use std::time::Duration;
 
 /// One site.
@@ -53,6 +53,8 @@ pub struct NodeState {
     pub servers: Vec<Phase>,
     /// How often these were started again, together.
     pub restarts: u32,
+    /// How its service for edges elsewhere is scheduled.
+    pub service: Service,
     /// What its agent tells of the machine.
     pub machine: Option<AgentStatus>,
 }

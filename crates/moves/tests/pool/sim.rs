@@ -483,7 +483,8 @@ impl Sim {
 
 fn input<'a>(now_ns: u64, seen: &'a Seen, view: &'a PoolView, nonce: u32) -> Input<'a> {
     static POLICY: std::sync::LazyLock<Reconf> = std::sync::LazyLock::new(Reconf::default);
-    Input { now_ns, seen, view, policy: &*POLICY, op_time_ns: 200, nonce }
+    let is_unready = &|_, _| false;
+    Input { now_ns, seen, view, policy: &*POLICY, is_unready, op_time_ns: 200, nonce }
 }
 
 fn sum(a: Counters, b: Counters) -> Counters {

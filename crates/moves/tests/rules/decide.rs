@@ -6,7 +6,7 @@ use moves::{
     Core, Ending, Input, Mode, Options, RECORDS_MAX, REQUEST_WAIT_NS, REQUESTS_MAX, Timing, Work,
 };
 use policy::{Candidate, Policy, Reconf};
-use pool_model::{EdgeId, Guarantee, NodeView, PoolView, Reason, SiteId, SiteView};
+use pool_model::{EdgeId, Guarantee, NodeId, NodeView, PoolView, Reason, SiteId, SiteView};
 use shared_state::words::{Arrive, Assign, Depart, Epoch, Floor};
 use std::collections::HashMap;
 
@@ -42,6 +42,7 @@ struct Bench {
     memory: Memory,
     core: Core,
     policy: Box<dyn Policy>,
+    is_unready: Box<dyn Fn(NodeId, SiteId) -> bool>,
     queued: HashMap<SiteId, u32>,
     hard: Vec<u16>,
     op_ns: u64,
@@ -70,6 +71,7 @@ impl Bench {
             memory,
             core: Core::new(options),
             policy: Box::new(Reconf::default()),
+            is_unready: Box::new(|_, _| false),
             queued: HashMap::new(),
             hard: hard.to_vec(),
             op_ns: 50,
@@ -153,7 +155,9 @@ impl Bench {
         view: &'a PoolView,
     ) -> (&'a mut Core, Input<'a>) {
         let (now_ns, policy, op_time_ns) = (self.now_ns, &*self.policy, self.op_ns);
-        (&mut self.core, Input { now_ns, seen, view, policy, op_time_ns, nonce: 9 })
+        let is_unready = &*self.is_unready;
+        let nonce = 9;
+        (&mut self.core, Input { now_ns, seen, view, policy, is_unready, op_time_ns, nonce })
     }
 
     fn endings(&self) -> Vec<(Ending, Reason)> {
@@ -457,6 +461,28 @@ fn edges_start_with_different_donors() {
         })
         .collect();
     assert_eq!(donors, [Some(site(1)), Some(site(2)), Some(site(3)), Some(site(1))]);
+}
+
+/// A free node whose server for the taker kept crashing was given to it again and again.
+#[test]
+fn a_node_whose_server_answers_goes_before_one_whose_server_does_not() {
+    let mut bench = Bench::new(&[1, 1], &[1, 2, 2, 0]);
+    bench.is_unready = Box::new(|at, of| at == node(3) && of == site(1));
+    bench.queued.insert(site(1), 10);
+    for look in 0..3 {
+        bench.look(look * MS);
+    }
+    let at = |bench: &Bench, number| bench.memory.assign(number).site;
+    assert_eq!(at(&bench, 3), None, "the free node is left alone");
+    assert_eq!((1..3).filter(|&number| at(&bench, number) == Some(site(1))).count(), 1);
+    // Where no other is left, it is better than nothing.
+    let mut bench = Bench::new(&[1, 1], &[1, 2, 0]);
+    bench.is_unready = Box::new(|_, _| true);
+    bench.queued.insert(site(1), 10);
+    for look in 0..3 {
+        bench.look(look * MS);
+    }
+    assert_eq!(at(&bench, 2), Some(site(1)));
 }
 
 #[test]

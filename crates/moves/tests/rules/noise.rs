@@ -185,8 +185,9 @@ proptest! {
         for (seen, replies) in &looks {
             now_ns += step_ms * 1_000_000;
             let view = view(seen);
-            let input =
-                Input { now_ns, seen, view: &view, policy: &policy, op_time_ns: 50, nonce: 3 };
+            let (view, policy, is_unready) = (&view, &policy, &|_, _| false);
+            let (op_time_ns, nonce) = (50, 3);
+            let input = Input { now_ns, seen, view, policy, is_unready, op_time_ns, nonce };
             core.looked(&input, |_| true);
             let mut replies = replies.iter();
             let mut works = 0;

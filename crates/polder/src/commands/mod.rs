@@ -2,6 +2,7 @@
 //! turns errors into exit codes.
 
 mod admin;
+mod apart;
 mod change;
 mod check;
 mod demo;
@@ -135,6 +136,9 @@ pub fn run(cli: &Cli) -> Result<Output, CommandError> {
     let style = Style::of_stdout(cli.color);
     match &cli.command {
         Command::Up(arguments) => up::run(&arguments.settings, cli.log_level.as_deref(), style),
+        Command::Edge(arguments) => apart::edge(arguments, cli.log_level.as_deref()),
+        Command::Agent(arguments) => apart::agent(arguments, cli.log_level.as_deref()),
+        Command::Key => apart::key(),
         Command::Check(arguments) => check::run(arguments),
         Command::Status(arguments) => status::run(arguments, style),
         Command::Move(arguments) => admin::move_node(arguments),

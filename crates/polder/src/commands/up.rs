@@ -84,11 +84,13 @@ fn ready_text(
         let _ = writeln!(text, "  missing: {what}");
     }
     let first = report.edges.iter().flat_map(|edge| &edge.listen).next();
+    let is_tls = settings.edges.first().is_some_and(|edge| edge.listen.is_empty());
     for (site, seen) in settings.sites.iter().zip(&report.sites) {
         let host = site.hosts.first().map_or("", String::as_str);
         let (name, nodes) = (&site.name, seen.nodes);
-        let try_it = first.map_or_else(String::new, |address| {
-            format!("   curl -H 'Host: {host}' http://{address}/")
+        let try_it = first.map_or_else(String::new, |address| match is_tls {
+            false => format!("   curl -H 'Host: {host}' http://{address}/"),
+            true => format!("   curl -k --connect-to ::{address} https://{host}/"),
         });
         let _ = writeln!(text, "  {name:<16} {nodes:>3} nodes{try_it}");
     }

@@ -124,6 +124,46 @@ const FAMILIES: &[Family] = &[
         "Requests refused because the queue was full or the wait too long.",
         sites!(site => site.refused as f64),
     ),
+    counter(
+        "polder_site_client_limited_requests",
+        "Requests refused with 429 because their client asked too often.",
+        sites!(site => site.traffic.client_limited as f64),
+    ),
+    counter(
+        "polder_site_limited_requests",
+        "Requests refused with 429 because all clients together asked too often.",
+        sites!(site => site.traffic.site_limited as f64),
+    ),
+    counter(
+        "polder_site_ejections",
+        "Ejections of servers that failed requests in a row.",
+        sites!(site => site.traffic.ejections as f64),
+    ),
+    gauge(
+        "polder_site_ejected_servers",
+        "Servers that get no requests because they failed some, at the edge that has most.",
+        sites!(site => site.traffic.ejected.into()),
+    ),
+    counter(
+        "polder_site_spread_requests",
+        "Requests spread over all servers because too many of them failed at once.",
+        sites!(site => site.traffic.spread as f64),
+    ),
+    gauge(
+        "polder_site_slow_starting_servers",
+        "Servers that have not got to their whole share yet.",
+        sites!(site => site.traffic.slow.into()),
+    ),
+    counter(
+        "polder_site_sticky_kept_requests",
+        "Sticky requests that went to the server that they belong to.",
+        sites!(site => site.traffic.sticky_kept as f64),
+    ),
+    counter(
+        "polder_site_sticky_anew_requests",
+        "Sticky requests that went elsewhere: their server was gone, or full for too long.",
+        sites!(site => site.traffic.sticky_anew as f64),
+    ),
     gauge("polder_node_site", "1 for the site that the node serves.", node_sites),
     gauge(
         "polder_node_in_flight_requests",
@@ -164,6 +204,16 @@ const FAMILIES: &[Family] = &[
         "polder_edge_moves",
         "Moves that the edge carried out.",
         edges!(edge => edge.moves as f64),
+    ),
+    counter(
+        "polder_edge_tls_handshakes",
+        "TLS handshakes that were completed.",
+        edges!(edge => edge.tls_handshakes as f64),
+    ),
+    counter(
+        "polder_edge_failed_tls_handshakes",
+        "TLS handshakes that failed, those whose client went away among them.",
+        edges!(edge => edge.tls_failures as f64),
     ),
     counter(
         "polder_edge_refused_proxy_headers",

@@ -1,6 +1,6 @@
 //! The agent of one node.
 
-use super::options;
+use super::{options, places};
 use crate::settings::Settings;
 use agent::{Agent, Handle};
 use anyhow::Context as _;
@@ -13,12 +13,15 @@ use std::path::Path;
 pub(super) fn run(
     settings: &Settings,
     node: NodeId,
-    folder: &Path,
+    (folder, apart): (&Path, bool),
     adopt: Option<OwnedFd>,
     parent: u32,
 ) -> anyhow::Result<()> {
     let mut options = options::agent(settings, node, folder)?;
     options.adopt = adopt;
+    if apart {
+        options.remote = Some(places::service(settings, node)?);
+    }
     let name = options.name.clone();
     agent::run(options, Some(parent)).with_context(|| format!("the agent of node {name}"))
 }

@@ -42,6 +42,8 @@ pub struct ChildArguments {
     pub parent: u32,
     /// Whether standard input is the memory of a dead agent.
     pub adopt: bool,
+    /// Whether the pool's other roles run on other machines.
+    pub apart: bool,
 }
 
 impl ChildArguments {
@@ -61,7 +63,13 @@ pub fn edge(arguments: &ChildArguments) -> anyhow::Result<()> {
     }
     let slot = EdgeId::new(arguments.slot)?;
     let sockets = parents_sockets()?;
-    let seat = Seat { place, slot, version: arguments.version, folder: arguments.folder.clone() };
+    let seat = Seat {
+        place,
+        slot,
+        version: arguments.version,
+        folder: arguments.folder.clone(),
+        apart: arguments.apart,
+    };
     let control = Rc::new(EdgeControl::start(&settings, seat, sockets)?);
     runtime()?.block_on(async {
         let server = Server::bind(&options::edge_control(&arguments.folder, slot))?;
@@ -74,7 +82,10 @@ pub fn edge(arguments: &ChildArguments) -> anyhow::Result<()> {
             let is_drained = drained.is_some();
             tokio::select! {
                 () = end_of(&mut drained) => return anyhow::Ok(()),
-                () = ends.wait(), if !is_drained => drained = Some(control.drain()),
+                () = ends.wait() => {
+                    control.close();
+                    drained.get_or_insert_with(|| control.drain());
+                }
                 _ = leaves.recv(), if !is_drained => drained = Some(control.drain()),
                 () = &mut serving => {}
                 _ = samples.tick() => control.sample(),
@@ -112,7 +123,8 @@ pub fn agent(arguments: &ChildArguments) -> anyhow::Result<()> {
         bail!("the settings have no node {id}");
     }
     let adopt = arguments.adopt.then(dead_agents_memory).transpose()?;
-    agent_process::run(&settings, id, &arguments.folder, adopt, arguments.parent)
+    let place = (arguments.folder.as_path(), arguments.apart);
+    agent_process::run(&settings, id, place, adopt, arguments.parent)
 }
 
 /// The parent hands the memory file over as standard input: no number to guess, nothing unsafe.
@@ -175,8 +187,10 @@ pub(super) fn command_line(role: &str, arguments: &ChildArguments) -> Vec<String
         line.extend(["--slot".to_owned(), arguments.slot.to_string()]);
         line.extend(["--version-of-settings".to_owned(), arguments.version.to_string()]);
     }
-    if arguments.adopt {
-        line.push("--adopt".to_owned());
+    for (is_set, flag) in [(arguments.adopt, "--adopt"), (arguments.apart, "--apart")] {
+        if is_set {
+            line.push(flag.to_owned());
+        }
     }
     line
 }

@@ -61,6 +61,8 @@ pub(super) struct Family {
     pub(super) file: PathBuf,
     pub(super) log_level: Option<String>,
     pub(super) folder: PathBuf,
+    /// Whether the pool's other roles run on other machines.
+    pub(super) apart: bool,
 }
 
 /// Whether a child is to end.
@@ -258,6 +260,7 @@ impl Ward {
             version: family.version,
             parent: std::process::id(),
             adopt: adopt.is_some(),
+            apart: family.apart,
         };
         let stdin = match (self.role, adopt) {
             (Role::Edge { .. }, _) => Stdio::from(self.sockets_for_child()?),

@@ -1,12 +1,13 @@
 //! One edge: its data plane, its dispatcher and its look loop, in a process of its own.
 
-use super::options;
 use super::report::Reporter;
+use super::sticky::stickiness;
+use super::{options, places};
 use crate::control::{Code, Refusal, Request, Response, UpdateArguments};
 use crate::settings::{self, Settings};
 use anyhow::Context as _;
 use edge::dispatch::{Dispatch, DispatchOptions};
-use edge::{Edge, Listening, MetricsReader};
+use edge::{Closer, Edge, Listening, MetricsReader};
 use moves::looper::{Answer, Command, Commander, LoopStatus, Looper, LooperHandle, Update};
 use moves::{Ending, MoveRecord};
 use pool_model::{EdgeId, NodeId, SiteId};
@@ -28,6 +29,8 @@ pub(super) struct Seat {
     pub(super) version: u32,
     /// The pool's folder.
     pub(super) folder: PathBuf,
+    /// Whether the home and the agents are on other machines.
+    pub(super) apart: bool,
 }
 
 /// A running edge, and what answers the parent for it.
@@ -37,6 +40,7 @@ pub(super) struct EdgeControl {
     settings: RefCell<Settings>,
     /// Gone while it drains.
     edge: RefCell<Option<Edge>>,
+    closer: Closer,
     looper: RefCell<Option<LooperHandle>>,
     dispatch: Dispatch,
     commander: Commander,
@@ -60,9 +64,13 @@ impl EdgeControl {
         let (incarnation, slot, hash) = (incarnation()?, seat.slot, settings.pool_hash());
         let dispatch = Dispatch::new(options::dispatch(settings, slot, incarnation)?);
         let version = (hash.0, seat.version);
-        let looper = options::looper(settings, version, slot, incarnation, &seat.folder);
+        let mut looper = options::looper(settings, version, slot, incarnation, &seat.folder);
+        if seat.apart {
+            places::elsewhere(settings, &mut looper)?;
+        }
         let looper = Looper::start(dispatch.clone(), options::policy(settings)?, looper)?;
-        let edge = Edge::start_on(options::edge(settings, seat.place)?, &dispatch, sockets)
+        let options = options::edge(settings, seat.place, stickiness(settings, &seat.folder)?)?;
+        let edge = Edge::start_on(options, &dispatch, sockets)
             .with_context(|| format!("edge {slot} does not start"))?;
         let listen = edge.addresses().iter().map(ToString::to_string).collect();
         Ok(Self {
@@ -72,14 +80,20 @@ impl EdgeControl {
             commander: looper.commander(),
             counters: edge.metrics_reader(),
             reporter: RefCell::new(Reporter::new(settings.clone(), hash, slot, listen)),
+            closer: edge.closer(),
             edge: RefCell::new(Some(edge)),
             looper: RefCell::new(Some(looper)),
             seat,
         })
     }
 
-    /// Takes no more requests, finishes those in flight, and decides no moves meanwhile. Done when
-    /// what comes back is: after `drain_max_ms` at the most.
+    /// Closes connections that wait for a request: nobody takes over from this edge.
+    pub(super) fn close(&self) {
+        self.closer.close();
+    }
+
+    /// Takes no more clients; those that are there end with their next answer, and no move is
+    /// decided meanwhile. Done when what comes back is: after `drain_max_ms` at the most.
     pub(super) fn drain(&self) -> tokio::task::JoinHandle<()> {
         let (edge, looper) = (self.edge.take(), self.looper.take());
         // A loop that does not answer ends with the process.
@@ -132,7 +146,8 @@ impl EdgeControl {
     fn parts(&self, settings: &Settings, arguments: &UpdateArguments) -> anyhow::Result<Parts> {
         let Seat { place, slot, folder, .. } = &self.seat;
         let hash = (settings.pool_hash().0, arguments.version);
-        let edge = arguments.is_all.then(|| options::edge(settings, *place)).transpose()?;
+        let sticky = stickiness(settings, folder)?;
+        let edge = arguments.is_all.then(|| options::edge(settings, *place, sticky)).transpose()?;
         let dispatch = options::dispatch(settings, *slot, self.incarnation)?;
         let options = options::looper(settings, hash, *slot, self.incarnation, folder);
         let update = Update { policy: options::policy(settings)?, options };
@@ -144,7 +159,8 @@ impl EdgeControl {
         match request {
             Request::Status => {
                 let status = self.status(u64::MAX)?;
-                let report = self.reporter.borrow().report(&status, &self.counters.snapshot());
+                let (counters, balance) = (self.counters.snapshot(), self.dispatch.counts());
+                let report = self.reporter.borrow().report(&status, &counters, &balance);
                 Ok(Response::Status(Box::new(report)))
             }
             Request::Moves(arguments) => {

@@ -5,9 +5,10 @@
 //! same program with a hidden sub-command ([`child`]). Nodes whose servers are only addresses have
 //! no agent of their own: the parent holds their records ([`parent`]), and the sockets that clients
 //! reach ([`sockets`]). Settings change in place ([`reload`]), and so does the program
-//! ([`upgrade`]).
+//! ([`upgrade`]). [`apart`] runs one role alone, where the others are on other machines.
 
 mod agent_process;
+pub mod apart;
 mod asking;
 pub mod child;
 mod children;
@@ -16,9 +17,11 @@ mod edge_process;
 mod options;
 mod parcel;
 mod parent;
+mod places;
 mod process;
 mod reload;
 mod report;
 mod sockets;
+mod sticky;
 pub mod up;
 mod upgrade;

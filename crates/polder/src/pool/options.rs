@@ -1,9 +1,11 @@
 //! Settings become the plain options of each crate.
 
 use super::descriptors::clients_max;
-use crate::settings::{Check, Edge, Forwarded, Mode, PolicyName, Servers, Settings, Site, Start};
+use crate::settings::{
+    self, Check, Edge, Forwarded, Mode, PolicyName, Servers, Settings, Site, Start,
+};
 use edge::dispatch::{DispatchOptions, HealthOptions, SiteRules};
-use edge::{ForwardedTrust, LogOptions, SiteOptions};
+use edge::{ClientCertificate, ForwardedTrust, LogOptions, SiteOptions, SiteTls};
 use moves::Timing;
 use moves::looper::{LooperOptions, Place};
 use policy::{Policy, Reconf, Rigid, Thresholds, ThresholdsError};
@@ -15,9 +17,6 @@ use std::time::Duration;
 /// The version of the settings that the shared words carry when a pool starts. It grows whenever
 /// settings change that moves depend on.
 pub(super) const SETTINGS_VERSION_MIN: u32 = 1;
-
-/// How long an operation on a region elsewhere may take. Under `up` there is none.
-const REMOTE_DEADLINE: Duration = Duration::from_millis(50);
 
 /// Where the home's region is served.
 pub(super) fn home_socket(folder: &Path) -> PathBuf {
@@ -73,25 +72,37 @@ pub(super) fn threads(edge: &Edge) -> usize {
 }
 
 /// The data plane of the edge at a place of the settings.
-pub(super) fn edge(settings: &Settings, place: usize) -> Result<edge::Options, IdOutOfRange> {
+pub(super) fn edge(
+    settings: &Settings,
+    place: usize,
+    stickiness: Vec<Option<edge::Sticky>>,
+) -> Result<edge::Options, IdOutOfRange> {
     let http = &settings.http;
     let own = &settings.edges[place];
     let mut sites = Vec::new();
-    for (index, site) in settings.sites.iter().enumerate() {
-        let (id, name) = (site_id(index)?, site.name.clone());
-        let hosts = site.hosts.clone();
+    for ((index, site), sticky) in settings.sites.iter().enumerate().zip(stickiness) {
         sites.push(SiteOptions {
-            id,
-            name,
-            hosts,
+            id: site_id(index)?,
+            name: site.name.clone(),
+            hosts: site.hosts.clone(),
             body_bytes_max: http.body_bytes_max,
+            tls: site.tls.as_ref().map(site_tls),
             proxy_protocol_out: site.proxy_protocol_out,
+            sticky,
+            rate: site.rate,
         });
     }
     let default_site = http.default_site.as_deref();
     let threads = threads(own);
     Ok(edge::Options {
         listen: own.listen.clone(),
+        tls_listen: own.tls_listen.clone(),
+        http2: http.http2,
+        http2_plain: own.http2_plain,
+        http2_streams_max: http.http2_streams_max,
+        http2_stream_window_bytes: http.http2_stream_window_bytes,
+        http2_connection_window_bytes: http.http2_connection_window_bytes,
+        http2_resets_max: http.http2_resets_max,
         threads,
         sites,
         default_site: default_site.and_then(|name| settings.site(name)).map(|(id, _)| id),
@@ -133,6 +144,19 @@ fn access_log(settings: &Settings) -> Option<LogOptions> {
     })
 }
 
+fn site_tls(tls: &settings::SiteTls) -> SiteTls {
+    SiteTls {
+        certificate: tls.certificate.clone(),
+        key: tls.key.clone(),
+        client_ca: tls.client_ca.clone(),
+        client_certificate: match tls.client_certificate {
+            settings::ClientCertificate::Off => ClientCertificate::Off,
+            settings::ClientCertificate::Optional => ClientCertificate::Optional,
+            settings::ClientCertificate::Required => ClientCertificate::Required,
+        },
+    }
+}
+
 /// The dispatcher of one edge.
 pub(super) fn dispatch(
     settings: &Settings,
@@ -146,11 +170,14 @@ pub(super) fn dispatch(
             balance: site.balance,
             queue_max: site.queue_max as usize,
             queue_timeout: ms(site.queue_timeout_ms),
+            slow_start: ms(site.slow_start_ms),
+            stick_wait: ms(site.sticky.as_ref().map_or(0, |sticky| sticky.wait_ms)),
         });
     }
     let health = HealthOptions {
         failures_max: settings.health.failures_max,
         eject_for: ms(settings.health.eject_ms),
+        eject_max_pct: settings.health.eject_max_pct,
     };
     Ok(DispatchOptions { edge, incarnation, sites, health })
 }
@@ -188,7 +215,7 @@ pub(super) fn looper(
         idle_look_every: ms(pool.idle_look_every_ms),
         slot_lease: ms(pool.slot_lease_ms),
         node_dead: ms(pool.node_dead_ms),
-        remote_deadline: REMOTE_DEADLINE,
+        remote_deadline: settings.remote.deadline(),
         home: Place::Here(home_socket(folder)),
         nodes: settings
             .nodes

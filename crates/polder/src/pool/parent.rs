@@ -8,7 +8,7 @@
 
 use super::children::{Family, Role, Ward};
 use super::sockets::Sockets;
-use super::{agent_process, options};
+use super::{agent_process, options, places};
 use crate::control::Server;
 use crate::handed;
 use crate::metrics::MetricsServer;
@@ -19,7 +19,7 @@ use anyhow::Context as _;
 use moves::looper::monotonic;
 use pool_model::{EdgeId, NodeId};
 use remote_memory::shm::{OwnedRegion, RegionServer};
-use shared_state::{SiteHeader, SiteRecord, site_region_bytes};
+use shared_state::SiteRecord;
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 use std::fs;
@@ -120,6 +120,7 @@ impl Parent {
             file: copy,
             log_level: source.log_level.clone(),
             folder: folder.path().to_owned(),
+            apart: false,
         };
         let parent = Rc::new(Self {
             folder,
@@ -282,10 +283,8 @@ pub(super) fn write_private(path: &Path, text: &str) -> anyhow::Result<()> {
 }
 
 fn serve_home(settings: &Settings, folder: &Path) -> anyhow::Result<Home> {
-    let sites = settings.sites.len();
-    let region = Arc::new(OwnedRegion::create("home", site_region_bytes(sites))?);
-    let header = SiteHeader { sites: u16::try_from(sites)?, settings_hash: settings.pool_hash().0 };
-    let record = SiteRecord::publish(Arc::clone(&region) as Arc<_>, header)?;
+    let region = places::site_record(settings)?;
+    let record = SiteRecord::open(Arc::clone(&region) as Arc<_>)?;
     let server = RegionServer::bind(options::home_socket(folder), Arc::clone(&region))?;
     Ok(Home { region, record, _server: server })
 }

@@ -5,12 +5,14 @@ use crate::control::FirstDispatch;
 use crate::settings::{Settings, SettingsHash};
 use crate::status::{
     EdgeStatus, MoveRecord, NodeState, NodeStatus, PoolStatus, REPORT_VERSION, SiteStatus,
-    StatusReport, Warning,
+    StatusReport, TrafficStatus, Warning,
 };
+use edge::dispatch::SiteCounts;
 use edge::{Reason, SiteSnapshot, Snapshot};
 use moves::Ending;
-use moves::looper::{LoopStatus, MoveLine, monotonic};
+use moves::looper::{Link, LoopStatus, MoveLine, monotonic};
 use pool_model::{EdgeId, NodeId, SiteId};
+use shared_state::Service;
 use shared_state::words::Phase;
 use std::collections::VecDeque;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -70,14 +72,19 @@ impl Reporter {
         if elapsed > 0.0 { now.saturating_sub(before) as f64 / elapsed } else { 0.0 }
     }
 
-    pub(super) fn report(&self, pool: &LoopStatus, counters: &Snapshot) -> StatusReport {
+    pub(super) fn report(
+        &self,
+        pool: &LoopStatus,
+        counters: &Snapshot,
+        balance: &[SiteCounts],
+    ) -> StatusReport {
         StatusReport {
             version: REPORT_VERSION,
             pool: self.pool(pool),
-            sites: self.sites(pool, counters),
+            sites: self.sites(pool, counters, balance),
             nodes: self.nodes(pool),
             edges: vec![self.edge(pool, counters)],
-            warnings: self.warnings(pool),
+            warnings: self.warnings(pool, balance),
         }
     }
 
@@ -96,7 +103,12 @@ impl Reporter {
         }
     }
 
-    fn sites(&self, pool: &LoopStatus, counters: &Snapshot) -> Vec<SiteStatus> {
+    fn sites(
+        &self,
+        pool: &LoopStatus,
+        counters: &Snapshot,
+        balance: &[SiteCounts],
+    ) -> Vec<SiteStatus> {
         let mut told = Vec::new();
         for (index, site) in self.settings.sites.iter().enumerate() {
             let seen = pool.sites.get(index);
@@ -119,6 +131,7 @@ impl Reporter {
                 requests: own.map_or(0, |own| own.requests.iter().sum()),
                 failed: own.map_or(0, |own| own.requests[5].saturating_sub(refused)),
                 refused,
+                traffic: traffic(own, balance.get(index)),
             });
         }
         told
@@ -141,6 +154,7 @@ impl Reporter {
                 state: node_state(seen),
                 restarts: seen.restarts,
                 servers: seen.servers.iter().map(|phase| phase.name().to_owned()).collect(),
+                scheduled: scheduled(seen.service),
             });
         }
         told
@@ -166,12 +180,14 @@ impl Reporter {
             age_s: monotonic().saturating_sub(self.started).as_secs(),
             program: env!("CARGO_PKG_VERSION").to_owned(),
             leaving: false,
+            tls_handshakes: counters.tls_handshakes,
+            tls_failures: counters.tls_failures,
             proxy_headers_refused: counters.proxy_headers_refused,
             access_log_dropped: counters.access_log_dropped,
         }
     }
 
-    fn warnings(&self, pool: &LoopStatus) -> Vec<Warning> {
+    fn warnings(&self, pool: &LoopStatus, balance: &[SiteCounts]) -> Vec<Warning> {
         let mut warnings = Vec::new();
         let other = |text: &str| Warning::Other { text: text.to_owned() };
         for edge in pool.edges.iter().filter(|edge| !edge.same_settings) {
@@ -182,7 +198,7 @@ impl Reporter {
             warnings.push(other("the home has other settings for the pool: no edge moves nodes"));
         }
         if !pool.home {
-            warnings.push(other("the site record is not mapped: no edge moves nodes"));
+            warnings.push(other("the site record is not reached: no edge moves nodes"));
         }
         warnings.extend(pool.faults.iter().map(|text| other(text)));
         if pool.stretched {
@@ -197,6 +213,13 @@ impl Reporter {
             if nodes < hard {
                 let site = self.site_name(site.id);
                 warnings.push(Warning::BelowHard { site, nodes, hard });
+            }
+        }
+        for (counts, site) in balance.iter().zip(&self.settings.sites) {
+            let SiteCounts { failing, ejected, .. } = *counts;
+            if failing > 0 {
+                let (site, edge) = (site.name.clone(), self.edge.get().into());
+                warnings.push(Warning::RequestsFail { site, edge, failing, ejected });
             }
         }
         for (seen, node) in pool.nodes.iter().zip(&self.settings.nodes) {
@@ -262,9 +285,39 @@ impl Reporter {
     }
 }
 
+/// What this edge counted for one site, from its data plane and from its dispatcher.
+fn traffic(own: Option<&SiteSnapshot>, balance: Option<&SiteCounts>) -> TrafficStatus {
+    let refused = |reason| own.map_or(0, |own| own.refused(reason));
+    let balance = balance.copied().unwrap_or_default();
+    TrafficStatus {
+        client_limited: refused(Reason::ClientRate),
+        site_limited: refused(Reason::SiteRate),
+        ejections: balance.ejections,
+        spread: balance.spread,
+        sticky_kept: balance.sticky_kept,
+        sticky_anew: balance.sticky_anew,
+        failing: balance.failing,
+        ejected: balance.ejected,
+        slow: balance.slow,
+    }
+}
+
+/// How the service for edges elsewhere is scheduled, for a person.
+fn scheduled(service: Service) -> Option<String> {
+    let text = match service {
+        Service::None => return None,
+        Service::RealTime => "real time",
+        Service::AsSet => "normal: `realtime` is off",
+        Service::NotPermitted => "normal: real time needs CAP_SYS_NICE or RLIMIT_RTPRIO",
+        Service::NoRunTime => "normal: its control group has no `cpu.rt_runtime_us`",
+        Service::Refused => "normal: the kernel refused real time",
+    };
+    Some(text.to_owned())
+}
+
 fn node_state(seen: &moves::looper::NodeState) -> NodeState {
     match seen {
-        seen if !seen.attached => NodeState::Unreachable,
+        seen if !seen.attached || seen.link == Link::Silent => NodeState::Unreachable,
         seen if !seen.alive => NodeState::AgentDead,
         seen if seen.cordoned => NodeState::Draining,
         seen if seen.site.is_none() => NodeState::Free,

@@ -61,7 +61,7 @@ fn key(place: usize, address: SocketAddr) -> Key {
 fn wanted(settings: &Settings) -> BTreeMap<Key, Vec<(usize, usize)>> {
     let mut wanted: BTreeMap<Key, Vec<(usize, usize)>> = BTreeMap::new();
     for (place, edge) in settings.edges.iter().enumerate() {
-        for &address in &edge.listen {
+        for address in edge.addresses() {
             wanted.entry(key(place, address)).or_default().push((place, threads(edge)));
         }
     }

@@ -215,6 +215,7 @@ impl Parent {
             file: state.folder.join(SETTINGS_COPY),
             log_level: state.log_level.clone(),
             folder: state.folder.clone(),
+            apart: false,
         };
         Self::with(state, family, files).map(Some)
     }

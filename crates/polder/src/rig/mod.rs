@@ -29,6 +29,7 @@ pub use child::RigError;
 pub use cpu::{CpuSnapshot, Part, PartTime};
 pub use entry::hidden;
 pub use moves::{MoveLog, MoveWatcher};
-pub use options::{RigNode, RigOptions, RigServers, RigSite};
+pub use options::{RigFront, RigNode, RigOptions, RigServers, RigSite};
 pub use pool::Rig;
+pub use ports::HeldPort;
 pub use stub_process::{StubAddresses, StubSpec};

@@ -1,7 +1,9 @@
 //! What a rig is made of.
 
+use super::stub_process::StubAddresses;
 use crate::settings::PolicyName;
 use load::generate::Cancel;
+use std::path::PathBuf;
 use std::time::Duration;
 
 /// One site of a rig.
@@ -59,7 +61,7 @@ impl RigNode {
 }
 
 /// Where a rig's servers come from.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 pub enum RigServers {
     /// One stub process serves all nodes and sites; the nodes have no agents.
     OneStub,
@@ -67,6 +69,25 @@ pub enum RigServers {
     Agents,
     /// The same, but this program is started, with the placeholders of a site's `command`.
     Command(Vec<String>),
+    /// Servers that run anyway, such as the stubs of another rig; the nodes have no agents.
+    At(StubAddresses),
+}
+
+/// How clients reach the edges of a rig.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum RigFront {
+    /// HTTP/1.1 in plain text.
+    #[default]
+    Http1,
+    /// HTTP/2 too, in plain text, by prior knowledge.
+    Http2,
+    /// TLS only.
+    Tls {
+        /// The certificate of all sites, a PEM file.
+        certificate: PathBuf,
+        /// Its key, a PEM file.
+        key: PathBuf,
+    },
 }
 
 /// What a rig is made of.
@@ -80,6 +101,8 @@ pub struct RigOptions {
     pub node: RigNode,
     /// Who decides on moves.
     pub policy: PolicyName,
+    /// How clients reach the edges.
+    pub front: RigFront,
     /// Edge processes.
     pub edges: u8,
     /// Threads of each edge; the product's default when `None`.
@@ -108,6 +131,7 @@ impl RigOptions {
             sites,
             node: RigNode::default(),
             policy: PolicyName::Reconf,
+            front: RigFront::default(),
             edges: 1,
             threads: Some(1),
             look_every_ms: None,

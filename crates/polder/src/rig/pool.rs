@@ -55,8 +55,9 @@ impl Rig {
     fn start_program(program: &Path, options: &RigOptions) -> Result<Self, RigError> {
         let folder = PrivateFolder::make().map_err(doing("cannot make a private folder"))?;
         let log = folder.path().join("log");
-        let (stub, stub_addresses) = match options.servers {
+        let (stub, stub_addresses) = match &options.servers {
             RigServers::Agents | RigServers::Command(_) => (None, StubAddresses::default()),
+            RigServers::At(addresses) => (None, addresses.clone()),
             RigServers::OneStub => {
                 let (stub, addresses) = start_stub(program, &StubSpec::of(options), &log)?;
                 (Some(stub), addresses)
@@ -184,6 +185,12 @@ impl Rig {
         let control = self.stub_addresses.control;
         let control = control.ok_or_else(|| RigError::Stub("there is no such process".into()))?;
         Ok(fetch_record(control, since_window)?)
+    }
+
+    /// Where its servers are, if the nodes have no agents: another rig may use them too.
+    #[must_use]
+    pub fn stub_addresses(&self) -> &StubAddresses {
+        &self.stub_addresses
     }
 
     /// CPU time of all its processes so far.

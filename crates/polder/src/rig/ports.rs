@@ -12,14 +12,18 @@ use std::os::fd::OwnedFd;
 /// same port because both say `SO_REUSEADDR`, and the kernel gives a port that is bound to nobody
 /// who asks for any free one.
 #[derive(Debug)]
-pub(super) struct HeldPort {
+pub struct HeldPort {
     address: SocketAddr,
     _socket: OwnedFd,
 }
 
 impl HeldPort {
     /// Takes a free one.
-    pub(super) fn take() -> io::Result<Self> {
+    ///
+    /// # Errors
+    ///
+    /// What the kernel says when it has none.
+    pub fn take() -> io::Result<Self> {
         let flags = SocketFlags::CLOEXEC;
         let socket = socket_with(AddressFamily::INET, SocketType::STREAM, flags, None)?;
         set_socket_reuseaddr(&socket, true)?;
@@ -29,7 +33,8 @@ impl HeldPort {
     }
 
     /// The address with the port that was taken.
-    pub(super) fn address(&self) -> SocketAddr {
+    #[must_use]
+    pub fn address(&self) -> SocketAddr {
         self.address
     }
 }

@@ -1,6 +1,6 @@
 //! The settings file of a rig.
 
-use super::options::{RigOptions, RigServers};
+use super::options::{RigFront, RigOptions, RigServers};
 use super::stub_process::StubAddresses;
 use std::fmt::Write as _;
 use std::net::SocketAddr;
@@ -25,7 +25,7 @@ pub(super) fn settings_text(
     let mut text = String::new();
     pool(&mut text, options, runtime_dir);
     for edge in edges {
-        put(&mut text, format_args!("\n[[edges]]\nlisten = [\"{edge}\"]"));
+        put(&mut text, format_args!("\n[[edges]]\n{}", listen(&options.front, *edge)));
         if let Some(threads) = options.threads {
             put(&mut text, format_args!("threads = {threads}"));
         }
@@ -38,6 +38,10 @@ pub(super) fn settings_text(
         put(&mut text, format_args!("nodes = {}\nhard = {}", site.nodes, site.hard));
         put(&mut text, format_args!("queue_max = {}", options.queue_max));
         put(&mut text, format_args!("queue_timeout_ms = {QUEUE_TIMEOUT_MS}"));
+        if let RigFront::Tls { certificate, key } = &options.front {
+            let [certificate, key] = [certificate, key].map(|path| quoted(path));
+            put(&mut text, format_args!("tls = {{ certificate = {certificate}, key = {key} }}"));
+        }
         if let Some(command) = command(&options.servers, program) {
             put(&mut text, format_args!("command = {}", toml::Value::from(command)));
         }
@@ -46,7 +50,7 @@ pub(super) fn settings_text(
         let name = RigOptions::node_name(index);
         put(&mut text, format_args!("\n[[nodes]]\nname = \"{name}\""));
         put(&mut text, format_args!("max_in_flight = {}", options.node.max_in_flight));
-        if options.servers == RigServers::OneStub {
+        if matches!(options.servers, RigServers::OneStub | RigServers::At(_)) {
             let listed: Vec<String> = options
                 .sites
                 .iter()
@@ -59,12 +63,25 @@ pub(super) fn settings_text(
     text
 }
 
+/// The keys that say where and how an edge listens.
+fn listen(front: &RigFront, address: SocketAddr) -> String {
+    match front {
+        RigFront::Http1 => format!("listen = [\"{address}\"]"),
+        RigFront::Http2 => format!("listen = [\"{address}\"]\nhttp2_plain = true"),
+        RigFront::Tls { .. } => format!("listen = []\ntls_listen = [\"{address}\"]"),
+    }
+}
+
+fn quoted(path: &Path) -> toml::Value {
+    toml::Value::from(path.display().to_string())
+}
+
 /// What an agent starts for a site, if there are agents.
 fn command(servers: &RigServers, program: &Path) -> Option<Vec<String>> {
     let stub =
         ["stub-process", "--node", "{node}", "--site", "{site}", "--listen", "{host}:{port}"];
     match servers {
-        RigServers::OneStub => None,
+        RigServers::OneStub | RigServers::At(_) => None,
         RigServers::Agents => {
             let program = program.display().to_string();
             Some([program].into_iter().chain(stub.map(str::to_owned)).collect())
@@ -74,7 +91,7 @@ fn command(servers: &RigServers, program: &Path) -> Option<Vec<String>> {
 }
 
 fn pool(text: &mut String, options: &RigOptions, runtime_dir: &Path) {
-    let folder = toml::Value::from(runtime_dir.display().to_string());
+    let folder = quoted(runtime_dir);
     put(text, format_args!("[pool]\nname = \"{}\"", options.name));
     put(text, format_args!("policy = \"{}\"\nruntime_dir = {folder}", options.policy.name()));
     put(text, format_args!("drain_max_ms = {DRAIN_MAX_MS}"));
@@ -136,6 +153,18 @@ mod tests {
         let Servers::Addresses(addresses) = &settings.nodes[1].servers else { panic!("no agent") };
         assert_eq!(addresses[1].port(), 9_004);
         assert_eq!(settings.sites[1].hosts, ["blue.test"]);
+    }
+
+    #[test]
+    fn servers_that_run_anyway_are_named() {
+        let mut options = options(RigServers::OneStub);
+        let at = stubs(&options);
+        options.servers = RigServers::At(at.clone());
+        let edges = ["127.0.0.1:8001".parse().unwrap()];
+        let text = settings_text(&options, Path::new("/tmp/run"), &edges, &at, Path::new("/bin/x"));
+        let settings = parse("rig.toml", &text, &[]).unwrap_or_else(|e| panic!("{e}")).settings;
+        let Servers::Addresses(addresses) = &settings.nodes[0].servers else { panic!("no agent") };
+        assert_eq!(addresses[0].port(), 9_001);
     }
 
     #[test]

@@ -47,7 +47,8 @@ impl StubAddresses {
         found.map(|server| server.2)
     }
 
-    pub(super) fn add(&mut self, node: &str, site: &str, address: SocketAddr) {
+    /// Adds the address of a node's server for a site.
+    pub fn add(&mut self, node: &str, site: &str, address: SocketAddr) {
         self.servers.push((node.to_owned(), site.to_owned(), address));
     }
 }

@@ -5,7 +5,7 @@ use super::*;
 use proptest::prelude::*;
 
 /// Lines from which files are put together that are nearly right.
-const SCRAPS: [&str; 24] = [
+const SCRAPS: [&str; 27] = [
     "[pool]",
     "[[pool]]",
     "hold_ms = 5",
@@ -25,12 +25,36 @@ const SCRAPS: [&str; 24] = [
     "max = 16382",
     "hard = 16382",
     "check = { path = \"/\" }",
+    "sticky = { cookie = \"S\" }",
+    "sticky = { hash = \"header:\", wait_ms = 0 }",
+    "rate = { client_per_s = 5, site_burst = 3 }",
     "[[nodes]]",
     "count = 16382",
     "servers = { shop = \"10.0.0.1:1\" }",
     "servers = {}",
     "pool.name = \"x\"",
 ];
+
+/// Each kind of stickiness in turn.
+fn sticky(number: u16, path: &str) -> Option<Sticky> {
+    let key_file = (number > 6).then(|| path.into());
+    let by = match number {
+        0 => return None,
+        1 => StickyBy::Hash(edge::HashBy::Address),
+        2 => StickyBy::Hash(edge::HashBy::parse("header:x-user").unwrap()),
+        3 => StickyBy::Hash(edge::HashBy::parse("cookie:S").unwrap()),
+        _ => StickyBy::Cookie { name: "S".into(), key_file },
+    };
+    Some(Sticky { by, wait_ms: number.into() })
+}
+
+fn rate(number: u16) -> edge::RateOptions {
+    let rate = |per_s: u16| edge::Rate { per_s: per_s.into(), burst: u32::from(per_s) + 1 };
+    edge::RateOptions {
+        client: (number % 2 == 1).then(|| rate(number)),
+        site: (number % 3 == 1).then(|| rate(number * 2)),
+    }
+}
 
 proptest! {
     #[test]
@@ -86,6 +110,9 @@ proptest! {
                 guarantee: pool_model::Guarantee::new(hard, u16::MAX).unwrap(),
                 nodes: hard,
                 check: Check::Path(path.clone()),
+                slow_start_ms: u32::from(extra),
+                sticky: sticky(extra, &path),
+                rate: rate(extra),
                 ..model.clone()
             })
             .collect();

@@ -65,7 +65,7 @@ pub fn changes(old: &Settings, new: &Settings) -> Result<Vec<Change>, Vec<String
         return Err(refused);
     }
     // A table that is added to the settings has to be named here.
-    let Settings { pool, edges, http, health, access_log, sites, nodes } = new;
+    let Settings { pool, edges, http, health, access_log, remote: _, sites, nodes } = new;
     let mut changes = Vec::new();
     if *pool != old.pool {
         changes.push(Change::Pool(pool.clone()));
@@ -129,6 +129,10 @@ fn refused(old: &Settings, new: &Settings) -> Vec<String> {
     for (key, _) in fixed.iter().filter(|(_, same)| !same) {
         let text = "is fixed for a pool's life: stop the pool and start it with the new settings";
         refused.push(format!("`{key}` in [pool] {text}"));
+    }
+    if old.remote != new.remote {
+        let text = "concerns roles on other machines: start them, and this pool, again";
+        refused.push(format!("[remote] {text}"));
     }
     let names = |settings: &Settings| -> Vec<String> {
         settings.sites.iter().map(|site| site.name.clone()).collect()

@@ -24,8 +24,13 @@ const LISTEN_DEFAULT: SocketAddr =
 pub(super) fn complete(draft: Draft, end: &Span, findings: &Findings) -> Settings {
     let Draft { mut settings, marks } = draft;
     if settings.edges.is_empty() {
-        let listen = vec![LISTEN_DEFAULT];
-        settings.edges.push(Edge { listen, threads: None, proxy_protocol: Vec::new() });
+        settings.edges.push(Edge {
+            listen: vec![LISTEN_DEFAULT],
+            tls_listen: Vec::new(),
+            http2_plain: false,
+            threads: None,
+            proxy_protocol: Vec::new(),
+        });
     }
     times_and_loads(&settings, &marks, findings);
     unique_names(&settings, &marks, findings);
@@ -37,7 +42,9 @@ pub(super) fn complete(draft: Draft, end: &Span, findings: &Findings) -> Setting
         guarantees(&settings, &marks, findings);
     }
     programs(&settings, &marks, findings);
+    certificates(&settings, &marks, findings);
     addresses(&settings, &marks, findings);
+    super::remote::check(&settings, &marks, findings);
     if !findings.any_error() {
         oddities(&settings, &marks, findings);
     }
@@ -271,11 +278,29 @@ fn programs(settings: &Settings, marks: &Marks, findings: &Findings) {
     }
 }
 
+/// Addresses with TLS need a certificate, and are not shared with addresses without it.
+fn certificates(settings: &Settings, marks: &Marks, findings: &Findings) {
+    let has_certificate = settings.sites.iter().any(|site| site.tls.is_some());
+    let plain: HashSet<_> = settings.edges.iter().flat_map(|edge| &edge.listen).collect();
+    for (edge, spans) in settings.edges.iter().zip(&marks.edges) {
+        // The spans of an edge are those of `listen`, then those of `tls_listen`.
+        for (address, span) in edge.tls_listen.iter().zip(spans.iter().skip(edge.listen.len())) {
+            if !has_certificate {
+                let help = "give one `tls = { certificate = \"...\", key = \"...\" }`";
+                findings.error(span, "no site has a certificate for `tls_listen`", help);
+            } else if address.port() != 0 && plain.contains(address) {
+                let message = format!("an edge listens on {address} without TLS too");
+                findings.error(span, message, "edges that share an address share what it speaks");
+            }
+        }
+    }
+}
+
 /// A server's address belongs to one node, and nothing else listens there.
 fn addresses(settings: &Settings, marks: &Marks, findings: &Findings) {
     let mut listeners: HashMap<SocketAddr, &str> = HashMap::new();
-    for address in settings.edges.iter().flat_map(|edge| &edge.listen) {
-        listeners.insert(*address, "an edge listens");
+    for address in settings.edges.iter().flat_map(Edge::addresses) {
+        listeners.insert(address, "an edge listens");
     }
     let metrics = settings.pool.metrics.filter(|metrics| metrics.port() != 0);
     if let Some(metrics) = metrics

@@ -1,8 +1,9 @@
 //! The hash by which edges know that they share a pool under the same settings.
 //!
 //! It covers what a move depends on: the policy and its numbers, the sites with their ids and
-//! guarantees, the nodes with their ids and limits. It does not cover where an edge listens, its
-//! time-outs, or `mode`: an edge that only observes beside others that move does no harm.
+//! guarantees, the nodes with their ids and limits, and where the home is. It does not cover where
+//! an edge listens, its time-outs, or `mode`: an edge that only observes beside others that move
+//! does no harm.
 //!
 //! FNV-1a with 64 bits (RFC 9923), over a text-free encoding in which each string has its length
 //! before it: stable over versions of the compiler, unlike the hasher of the standard library.
@@ -82,6 +83,9 @@ impl Settings {
         hash = hash.number(self.nodes.len() as u64);
         for node in &self.nodes {
             hash = hash.text(&node.name).number(node.max_in_flight);
+        }
+        if let Some(home) = self.home() {
+            hash = hash.number(home.get());
         }
         SettingsHash(hash.0)
     }

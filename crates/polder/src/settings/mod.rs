@@ -15,17 +15,20 @@ mod overlay;
 mod problem;
 mod read;
 mod reader;
+mod remote;
 pub mod schema;
 mod show;
 mod source;
 mod tables;
+mod tls;
+mod traffic;
 
 pub use change::{Change, apply, arranged, changes, concerns_agent};
 pub use difference::differences;
 pub use hash::SettingsHash;
 pub use model::{
-    Check, Edge, Forwarded, Health, Http, Mode, Node, PolicyName, Pool, Servers, Settings, Site,
-    Start,
+    Check, ClientCertificate, Edge, Forwarded, Health, Http, Mode, Node, PolicyName, Pool, Remote,
+    Servers, Settings, Site, SiteTls, Start, Sticky, StickyBy,
 };
 pub(crate) use names::RUNTIME_DIR_MAX_BYTES;
 pub use problem::{PROBLEMS_SHOWN_MAX, Problem, Problems, Severity};
@@ -187,3 +190,5 @@ mod connections_tests;
 mod fuzz_tests;
 #[cfg(test)]
 mod reference_tests;
+#[cfg(test)]
+mod remote_tests;

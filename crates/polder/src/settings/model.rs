@@ -19,6 +19,8 @@ pub struct Settings {
     pub health: Health,
     /// Where requests are noted.
     pub access_log: AccessLog,
+    /// How roles on several machines reach each other.
+    pub remote: Remote,
     /// The sites; the index is the id less one ([`SiteId::from_index`]).
     pub sites: Vec<Site>,
     /// The nodes, those of a `count` one by one; the index is the id.
@@ -54,6 +56,23 @@ pub struct Pool {
     pub runtime_dir: Option<PathBuf>,
     /// Where `/metrics` is served, if at all.
     pub metrics: Option<SocketAddr>,
+    /// The node whose agent holds the site record, if one is named; see [`Settings::home`].
+    pub home: Option<String>,
+}
+
+/// `[remote]`: how roles on several machines reach each other.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Remote {
+    /// The file of the pool's key.
+    pub key_file: Option<PathBuf>,
+    /// Whether loopback addresses do without a key.
+    pub plain_on_loopback: bool,
+    /// How long an operation may take.
+    pub deadline_ms: u32,
+    /// How long connecting may take.
+    pub connect_ms: u32,
+    /// Whether agents answer edges before all else that runs on their machines.
+    pub realtime: bool,
 }
 
 /// Which policy decides on moves.
@@ -99,12 +118,23 @@ impl Mode {
 /// `[[edges]]`: one edge process.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Edge {
-    /// Where clients connect.
+    /// Where clients connect without TLS.
     pub listen: Vec<SocketAddr>,
+    /// Where they connect with TLS.
+    pub tls_listen: Vec<SocketAddr>,
+    /// Whether clients of `listen` may begin with HTTP/2.
+    pub http2_plain: bool,
     /// Threads that carry requests; one for each core if none are named.
     pub threads: Option<u16>,
     /// Whose connections begin with a header of the PROXY protocol.
     pub proxy_protocol: Vec<Network>,
+}
+
+impl Edge {
+    /// All addresses: first those without TLS, then those with it.
+    pub fn addresses(&self) -> impl Iterator<Item = SocketAddr> {
+        self.listen.iter().chain(&self.tls_listen).copied()
+    }
 }
 
 /// `[http]`: limits and time-outs of all edges.
@@ -124,6 +154,16 @@ pub struct Http {
     pub uri_bytes_max: u32,
     /// Bytes of a request's body.
     pub body_bytes_max: u64,
+    /// Whether HTTP/2 is offered by TLS.
+    pub http2: bool,
+    /// Requests at once on one HTTP/2 connection.
+    pub http2_streams_max: u32,
+    /// Bytes of one HTTP/2 request's body under way.
+    pub http2_stream_window_bytes: u32,
+    /// Bytes of all bodies of one HTTP/2 connection under way.
+    pub http2_connection_window_bytes: u32,
+    /// Requests that a client may give up on one HTTP/2 connection.
+    pub http2_resets_max: u32,
     /// How long a request's head may take.
     pub header_timeout_ms: u32,
     /// How long a body may stand still.
@@ -177,8 +217,10 @@ pub enum Forwarded {
 pub struct Health {
     /// Failures in a row that eject a server.
     pub failures_max: u32,
-    /// How long it stays ejected.
+    /// How long it stays ejected the first time.
     pub eject_ms: u32,
+    /// The share of a site's servers that may be ejected at once.
+    pub eject_max_pct: u8,
     /// How often an agent checks a server.
     pub check_every_ms: u32,
     /// How long one check may take.
@@ -216,8 +258,75 @@ pub struct Site {
     pub start: Start,
     /// How a server is checked.
     pub check: Check,
+    /// Its certificate, if it has one.
+    pub tls: Option<SiteTls>,
     /// Whether, and how, a server is told of the client.
     pub proxy_protocol_out: Option<ProxyVersion>,
+    /// Over how long a server that came gets to its whole share.
+    pub slow_start_ms: u32,
+    /// Which requests go to one server.
+    pub sticky: Option<Sticky>,
+    /// How many requests each edge lets in.
+    pub rate: edge::RateOptions,
+}
+
+/// `tls` of a site: PEM files.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SiteTls {
+    /// The certificate with those between it and the root.
+    pub certificate: PathBuf,
+    /// Its private key.
+    pub key: PathBuf,
+    /// Who signs clients' certificates.
+    pub client_ca: Option<PathBuf>,
+    /// Whether clients show a certificate.
+    pub client_certificate: ClientCertificate,
+}
+
+/// Whether clients of a site show a certificate.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum ClientCertificate {
+    /// They are not asked.
+    Off,
+    /// They may.
+    Optional,
+    /// They must.
+    Required,
+}
+
+impl ClientCertificate {
+    /// The word in settings.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Off => "off",
+            Self::Optional => "optional",
+            Self::Required => "required",
+        }
+    }
+}
+
+/// `sticky` of a site: which requests go to one server.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Sticky {
+    /// By what.
+    pub by: StickyBy,
+    /// How long a request waits for its server.
+    pub wait_ms: u32,
+}
+
+/// What requests to one server have in common.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum StickyBy {
+    /// A cookie that the edge sets.
+    Cookie {
+        /// Its name.
+        name: String,
+        /// The file of the secret that it is made from.
+        key_file: Option<PathBuf>,
+    },
+    /// Their part of a hash.
+    Hash(edge::HashBy),
 }
 
 /// When a site's program starts on a node.
@@ -245,6 +354,8 @@ pub struct Node {
     pub name: String,
     /// Requests that it takes at once.
     pub max_in_flight: u32,
+    /// Where its agent serves its record to edges on other machines, if it does.
+    pub address: Option<SocketAddr>,
     /// Where its servers come from.
     pub servers: Servers,
 }
@@ -254,7 +365,7 @@ pub struct Node {
 pub enum Servers {
     /// An agent starts the sites' programs, which listen on this address.
     Agent {
-        /// A loopback address.
+        /// An address of the node's machine; a loopback address if the node has no address.
         host: Ipv4Addr,
     },
     /// They run anyway, one address for each site, in the order of the sites.

@@ -6,8 +6,9 @@ use super::model::{
 };
 use super::problem::{Findings, Span, did_you_mean, one_of};
 use super::reader::{At, Table, open_all, shown};
-use super::schema::{ACCESS_LOG, CHECK, EDGES, HEALTH, HTTP, NODES, POOL, SECTIONS, SITES};
-use super::{command, names};
+use super::remote::{self, RemoteMarks};
+use super::schema::{ACCESS_LOG, CHECK, EDGES, HEALTH, HTTP, NODES, POOL, REMOTE, SECTIONS, SITES};
+use super::{command, names, tls, traffic};
 use edge::{LogFormat, LogTarget, ProxyVersion, Upstream};
 use policy::choose::Balance;
 use pool_model::Guarantee;
@@ -37,6 +38,7 @@ pub(super) struct Marks {
     pub(super) edges: Vec<Vec<Span>>,
     pub(super) sites: Vec<SiteMarks>,
     pub(super) nodes: Vec<NodeMarks>,
+    pub(super) remote: RemoteMarks,
 }
 
 /// Places in one site's table.
@@ -80,6 +82,11 @@ pub(super) fn read<'a>(root: &'a DeTable<'a>, findings: &'a Findings) -> Draft {
         health: health(&Table::open(&HEALTH, root.get("health"), findings)),
         access_log: access_log(
             &Table::open(&ACCESS_LOG, root.get("access_log"), findings),
+            findings,
+        ),
+        remote: remote::remote(
+            &Table::open(&REMOTE, root.get("remote"), findings),
+            &mut marks,
             findings,
         ),
         sites: open_all(&SITES, root.get("sites"), findings)
@@ -131,6 +138,7 @@ fn pool(table: &Table<'_>, marks: &mut Marks, findings: &Findings) -> Pool {
         slot_lease_ms: slot_lease.value,
         runtime_dir: runtime_dir(table, findings),
         metrics: (metrics.value != "off").then(|| names::loopback(&metrics, findings)).flatten(),
+        home: remote::home(table, marks),
     };
     marks.hold = hold.span;
     marks.idle_look = idle_look.span;
@@ -157,21 +165,33 @@ fn runtime_dir(table: &Table<'_>, findings: &Findings) -> Option<PathBuf> {
 }
 
 fn edge(index: usize, table: &Table<'_>, marks: &mut Marks, findings: &Findings) -> Edge {
-    let mut listen: Vec<SocketAddr> = Vec::new();
+    let mut known: Vec<SocketAddr> = Vec::new();
     let mut spans = Vec::new();
-    for text in table.texts("listen").map(|list| list.value).unwrap_or_default() {
-        let Some(address) = names::address(&text, findings) else { continue };
-        if listen.contains(&address) && address.port() != 0 {
-            let message = format!("edge {index} listens on {address} twice");
-            findings.error(&text.span, message, "remove one of them");
-            continue;
+    let mut addresses = |name: &str| {
+        let mut listen = Vec::new();
+        for text in table.texts(name).map(|list| list.value).unwrap_or_default() {
+            let Some(address) = names::address(&text, findings) else { continue };
+            if known.contains(&address) && address.port() != 0 {
+                let message = format!("edge {index} listens on {address} twice");
+                findings.error(&text.span, message, "remove one of them");
+                continue;
+            }
+            known.push(address);
+            listen.push(address);
+            spans.push(text.span);
         }
-        listen.push(address);
-        spans.push(text.span);
+        listen
+    };
+    let (listen, tls_listen) = (addresses("listen"), addresses("tls_listen"));
+    if table.get("listen").is_none() && table.get("tls_listen").is_none() {
+        let message = format!("{} has no `listen`", table.title);
+        findings.error(&table.span, message, "add `listen` or `tls_listen`: `[\"IP:PORT\"]`");
     }
     marks.edges.push(spans);
     Edge {
         listen,
+        tls_listen,
+        http2_plain: table.flag("http2_plain").is_some_and(|flag| flag.value),
         threads: table.integer_given("threads").map(|threads| threads.value),
         proxy_protocol: names::networks(table, "proxy_protocol", findings),
     }
@@ -188,6 +208,11 @@ fn http(table: &Table<'_>, marks: &mut Marks) -> Http {
         header_bytes_max: table.integer("header_bytes_max").value,
         uri_bytes_max: table.integer("uri_bytes_max").value,
         body_bytes_max: table.integer("body_bytes_max").value,
+        http2: table.flag("http2").is_none_or(|flag| flag.value),
+        http2_streams_max: table.integer("http2_streams_max").value,
+        http2_stream_window_bytes: table.integer("http2_stream_window_bytes").value,
+        http2_connection_window_bytes: table.integer("http2_connection_window_bytes").value,
+        http2_resets_max: table.integer("http2_resets_max").value,
         header_timeout_ms: table.integer("header_timeout_ms").value,
         body_idle_timeout_ms: table.integer("body_idle_timeout_ms").value,
         keep_alive_idle_ms: table.integer("keep_alive_idle_ms").value,
@@ -227,6 +252,7 @@ fn health(table: &Table<'_>) -> Health {
     Health {
         failures_max: table.integer("failures_max").value,
         eject_ms: table.integer("eject_ms").value,
+        eject_max_pct: table.integer("eject_max_pct").value,
         check_every_ms: table.integer("check_every_ms").value,
         check_timeout_ms: table.integer("check_timeout_ms").value,
         rise: table.integer("rise").value,
@@ -267,8 +293,12 @@ fn site(table: &Table<'_>, marks: &mut Marks, findings: &Findings) -> Site {
         command: command::checked(table, findings),
         start: table.choice("start", &[Start::Warm, Start::OnAssignment]),
         check: check(table, findings),
+        tls: tls::read(table, findings),
         proxy_protocol_out: table
             .choice("proxy_protocol_out", &[None, Some(ProxyVersion::V1), Some(ProxyVersion::V2)]),
+        slow_start_ms: table.integer("slow_start_ms").value,
+        sticky: traffic::sticky(table, findings),
+        rate: traffic::rate(table, findings),
     };
     marks.sites.push(SiteMarks {
         name: name.span,
@@ -320,8 +350,9 @@ fn check(site: &Table<'_>, findings: &Findings) -> Check {
 
 fn node(table: &Table<'_>, marks: &mut Marks, findings: &Findings) -> Node {
     let name = names::name_of(table, "node", findings);
-    let host = table.text("host");
     let servers = servers(table, findings);
+    let address = remote::address(table, marks, findings);
+    let host = if servers.is_some() { None } else { remote::host(table, address, findings) };
     if let (Some(_), Some(given)) = (&servers, table.text_given("host")) {
         let message = format!("{} has both `host` and `servers`", table.title);
         findings.error(&given.span, message, "remove `host`: `servers` says where they are");
@@ -329,9 +360,8 @@ fn node(table: &Table<'_>, marks: &mut Marks, findings: &Findings) -> Node {
     let node = Node {
         name: name.value,
         max_in_flight: table.integer("max_in_flight").value,
-        servers: Servers::Agent {
-            host: names::loopback_host(&host, findings).unwrap_or(Ipv4Addr::LOCALHOST),
-        },
+        address,
+        servers: Servers::Agent { host: host.unwrap_or(Ipv4Addr::LOCALHOST) },
     };
     let count = table.integer_given("count");
     marks.counts_spoilt |= table.is_spoilt("count", &count);

@@ -4,7 +4,9 @@
 //! This and `tables` are the only places that know; the reader takes ranges and defaults from
 //! here, and `docs/settings.md` is checked against it.
 
-pub use super::tables::{ACCESS_LOG, CHECK, EDGES, HEALTH, HTTP, NODES, POOL, SECTIONS, SITES};
+pub use super::tables::{
+    ACCESS_LOG, CHECK, EDGES, HEALTH, HTTP, NODES, POOL, RATE, REMOTE, SECTIONS, SITES, STICKY, TLS,
+};
 
 /// What a key may hold.
 #[derive(Clone, Copy, Debug)]

@@ -211,6 +211,40 @@ fn checks_are_one_of_two() {
 }
 
 #[test]
+fn stickiness_is_by_cookie_or_by_hash() {
+    let check = "check = { path = \"/healthz\" }";
+    let with = |line: &str| format!("{check}\nsticky = {line}");
+    let bad = |new: &str, here: &str, message: &str, help: &str| {
+        one_problem(check, &with(new), here, message, help);
+    };
+    bad("{ cookie = \"S\", hash = \"address\" }", "\"address", "both `cookie` and", "NAME");
+    bad("{ wait_ms = 5 }", "{ wait", "neither `cookie` nor `hash`", "address");
+    bad("{ cookie = \"a b\" }", "\"a", "no name of a cookie", "letters");
+    bad("{ hash = \"url\" }", "\"url", "which is not known", "header:NAME");
+    bad("{ hash = \"header:\" }", "\"header", "which is not known", "header:NAME");
+    bad("{ cookie = \"S\", key_file = \"k\" }", "\"k\"", "not an absolute path", "`/`");
+    bad("{ hash = \"address\", key_file = \"/k\" }", "\"/k", "without `cookie`", "remove it");
+    bad("7", "7", "not a table", "braces");
+    let good = GOOD.replace(check, &with("{ hash = \"header:X-User\", wait_ms = 5 }"));
+    let sticky = parse("x", &good, &[]).unwrap().settings.sites[1].sticky.clone().unwrap();
+    let StickyBy::Hash(by) = sticky.by else { panic!("{sticky:?}") };
+    assert_eq!((by.to_string().as_str(), sticky.wait_ms), ("header:x-user", 5));
+}
+
+#[test]
+fn a_burst_needs_a_rate() {
+    let check = "check = { path = \"/healthz\" }";
+    let with = |line: &str| format!("{check}\nrate = {line}");
+    let burst = with("{ client_burst = 5 }");
+    one_problem(check, &burst, "5 }", "`client_burst` without `client_per_s`", "add");
+    one_problem(check, &with("{ site_per_s = 0 }"), "0", "out of range", "1 to 1_000_000");
+    let good = GOOD.replace(check, &with("{ client_per_s = 5, client_burst = 9, site_per_s = 7 }"));
+    let rate = parse("x", &good, &[]).unwrap().settings.sites[1].rate;
+    let of = |rate: edge::Rate| (rate.per_s, rate.burst);
+    assert_eq!((rate.client.map(of), rate.site.map(of)), (Some((5, 9)), Some((7, 7))));
+}
+
+#[test]
 fn a_runtime_folder_leaves_room_for_sockets() {
     one_problem("hold_ms = 5", "runtime_dir = \"run\"", "\"run\"", "not an absolute path", "`/`");
     let long = format!("runtime_dir = \"/{}\"", "a".repeat(64));

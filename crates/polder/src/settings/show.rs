@@ -2,9 +2,13 @@
 //! private copy that the processes of one pool read, so that an edit of the file between two
 //! starts cannot give two edges different settings.
 
-use super::model::{Check, Forwarded, Node, Servers, Settings, Site, Start};
+use super::model::{
+    Check, Forwarded, Node, Servers, Settings, Site, SiteTls, Start, Sticky, StickyBy,
+};
 use edge::{LogFormat, LogTarget, ProxyVersion, Upstream};
 use policy::choose::Balance;
+use std::net::SocketAddr;
+use std::path::Path;
 use toml::{Table, Value};
 
 /// Puts values into a table under their names; `None` leaves a name out.
@@ -23,9 +27,10 @@ impl Settings {
     #[must_use]
     pub fn to_toml(&self) -> String {
         let edges = self.edges.iter().map(|edge| {
-            let listen: Vec<String> = edge.listen.iter().map(ToString::to_string).collect();
             table! {
-                "listen": Value::from(listen),
+                "listen": addresses(&edge.listen),
+                "tls_listen": addresses(&edge.tls_listen),
+                "http2_plain": Value::from(edge.http2_plain),
                 "threads": edge.threads.map(|threads| Value::from(i64::from(threads))),
                 "proxy_protocol": texts(&edge.proxy_protocol),
             }
@@ -37,6 +42,7 @@ impl Settings {
             "http": Value::from(self.http_table()),
             "health": Value::from(self.health_table()),
             "access_log": Value::from(self.access_log_table()),
+            "remote": Value::from(self.remote_table()),
             "sites": Value::from(self.sites.iter().map(site_table).collect::<Vec<Table>>()),
             "nodes": Value::from(nodes.collect::<Vec<Table>>()),
         };
@@ -61,6 +67,7 @@ impl Settings {
             "slot_lease_ms": Value::from(pool.slot_lease_ms),
             "runtime_dir": runtime_dir.map(Value::from),
             "metrics": Value::from(metrics),
+            "home": pool.home.as_deref().map(Value::from),
         }
     }
 
@@ -80,6 +87,11 @@ impl Settings {
             "header_bytes_max": Value::from(http.header_bytes_max),
             "uri_bytes_max": Value::from(http.uri_bytes_max),
             "body_bytes_max": Value::from(body_bytes_max),
+            "http2": Value::from(http.http2),
+            "http2_streams_max": Value::from(http.http2_streams_max),
+            "http2_stream_window_bytes": Value::from(http.http2_stream_window_bytes),
+            "http2_connection_window_bytes": Value::from(http.http2_connection_window_bytes),
+            "http2_resets_max": Value::from(http.http2_resets_max),
             "header_timeout_ms": Value::from(http.header_timeout_ms),
             "body_idle_timeout_ms": Value::from(http.body_idle_timeout_ms),
             "keep_alive_idle_ms": Value::from(http.keep_alive_idle_ms),
@@ -116,11 +128,24 @@ impl Settings {
         }
     }
 
+    fn remote_table(&self) -> Table {
+        let remote = &self.remote;
+        let key_file = remote.key_file.as_ref().and_then(|path| path.to_str());
+        table! {
+            "key_file": key_file.map(Value::from),
+            "plain_on_loopback": Value::from(remote.plain_on_loopback),
+            "deadline_ms": Value::from(remote.deadline_ms),
+            "connect_ms": Value::from(remote.connect_ms),
+            "realtime": Value::from(remote.realtime),
+        }
+    }
+
     fn health_table(&self) -> Table {
         let health = &self.health;
         table! {
             "failures_max": Value::from(health.failures_max),
             "eject_ms": Value::from(health.eject_ms),
+            "eject_max_pct": Value::from(u32::from(health.eject_max_pct)),
             "check_every_ms": Value::from(health.check_every_ms),
             "check_timeout_ms": Value::from(health.check_timeout_ms),
             "rise": Value::from(u32::from(health.rise)),
@@ -166,12 +191,61 @@ fn site_table(site: &Site) -> Table {
         "command": command,
         "start": Value::from(start),
         "check": Value::from(check),
+        "tls": site.tls.as_ref().map(tls_table).map(Value::from),
         "proxy_protocol_out": Value::from(match site.proxy_protocol_out {
             None => "off",
             Some(ProxyVersion::V1) => "v1",
             Some(ProxyVersion::V2) => "v2",
         }),
+        "slow_start_ms": Value::from(site.slow_start_ms),
+        "sticky": site.sticky.as_ref().map(|sticky| Value::from(sticky_table(sticky))),
+        "rate": rate_table(&site.rate).map(Value::from),
     }
+}
+
+fn tls_table(tls: &SiteTls) -> Table {
+    // They were text in the file.
+    let text = |path: &Path| Value::from(path.to_string_lossy().into_owned());
+    table! {
+        "certificate": text(&tls.certificate),
+        "key": text(&tls.key),
+        "client_ca": tls.client_ca.as_deref().map(text),
+        "client_certificate": Value::from(tls.client_certificate.name()),
+    }
+}
+
+/// A list of addresses; an empty one is left out.
+fn addresses(listen: &[SocketAddr]) -> Option<Value> {
+    let listen: Vec<String> = listen.iter().map(ToString::to_string).collect();
+    (!listen.is_empty()).then(|| Value::from(listen))
+}
+
+fn sticky_table(sticky: &Sticky) -> Table {
+    let (mut cookie, mut key_file, mut hash) = (None, None, None);
+    match &sticky.by {
+        StickyBy::Cookie { name, key_file: file } => {
+            cookie = Some(Value::from(name.as_str()));
+            key_file = file.as_ref().and_then(|path| path.to_str()).map(Value::from);
+        }
+        StickyBy::Hash(by) => hash = Some(Value::from(by.to_string())),
+    }
+    table! {
+        "cookie": cookie,
+        "key_file": key_file,
+        "hash": hash,
+        "wait_ms": Value::from(sticky.wait_ms),
+    }
+}
+
+fn rate_table(rate: &edge::RateOptions) -> Option<Table> {
+    let (client, site) = (rate.client, rate.site);
+    let table = table! {
+        "client_per_s": client.map(|rate| Value::from(rate.per_s)),
+        "client_burst": client.map(|rate| Value::from(rate.burst)),
+        "site_per_s": site.map(|rate| Value::from(rate.per_s)),
+        "site_burst": site.map(|rate| Value::from(rate.burst)),
+    };
+    (!table.is_empty()).then_some(table)
 }
 
 fn node_table(node: &Node, sites: &[Site]) -> Table {
@@ -188,6 +262,7 @@ fn node_table(node: &Node, sites: &[Site]) -> Table {
     table! {
         "name": Value::from(node.name.as_str()),
         "max_in_flight": Value::from(node.max_in_flight),
+        "address": node.address.map(|address| Value::from(address.to_string())),
         "host": host,
         "servers": servers,
     }

@@ -18,6 +18,9 @@ const TIB_BYTES: u64 = 1 << 40;
 /// overflow by all edges at once cannot use up).
 const IN_FLIGHT_MAX: u64 = 65_535;
 
+/// What a rate may be: beyond a request a microsecond nothing is limited.
+const RATE_PER_S: Kind = Kind::Integer { min: 1, max: edge::PER_S_MAX as u64 };
+
 /// `[pool]`.
 pub const POOL: Section = Section {
     name: "pool",
@@ -89,6 +92,13 @@ pub const POOL: Section = Section {
             "The folder for sockets and the lock; absolute.",
         ),
         key(
+            "home",
+            Kind::Text,
+            Missing::Means("the first node with an `address`"),
+            "The node whose agent holds the sites' shared words when roles run apart. Without it \
+             requests go on and nothing moves.",
+        ),
+        key(
             "metrics",
             Kind::Text,
             Missing::Text("127.0.0.1:0"),
@@ -105,7 +115,25 @@ pub const EDGES: Section = Section {
     help: "Where clients connect. Each table is a process; two with the same address share it. \
            Without any, one edge listens on 127.0.0.1:8080.",
     keys: &[
-        key("listen", Kind::Texts, Missing::Required, "Addresses, as `IP:PORT`."),
+        key(
+            "listen",
+            Kind::Texts,
+            Missing::Means("none: then `tls_listen`"),
+            "Addresses without TLS, as `IP:PORT`.",
+        ),
+        key(
+            "tls_listen",
+            Kind::Texts,
+            Missing::Means("none"),
+            "Addresses with TLS; at least one site needs a certificate then.",
+        ),
+        key(
+            "http2_plain",
+            Kind::Flag,
+            Missing::Means("`false`"),
+            "Whether clients of `listen` may begin with HTTP/2 at once (prior knowledge); those of \
+             HTTP/1.1 are served there too.",
+        ),
         key(
             "threads",
             Kind::Integer { min: 1, max: 256 },
@@ -147,7 +175,42 @@ pub const HTTP: Section = Section {
         int("header_bytes_max", 8_192, 1 << 20, 32_768, "Bytes of a request's head."),
         int("uri_bytes_max", 16, 60_000, 8_192, "Bytes of a request's target."),
         int("body_bytes_max", 1, TIB_BYTES, 1 << 30, "Bytes of a request's body."),
-        int("header_timeout_ms", 1, HOUR_MS, 10_000, "How long a request's head may take."),
+        key(
+            "http2",
+            Kind::Flag,
+            Missing::Means("`true`"),
+            "Whether HTTP/2 is offered to clients that come by TLS.",
+        ),
+        int("http2_streams_max", 1, 10_000, 100, "Requests at once on one HTTP/2 connection."),
+        int(
+            "http2_stream_window_bytes",
+            65_535,
+            1 << 30,
+            262_144,
+            "Bytes of one HTTP/2 request's body that may be under way and unread.",
+        ),
+        int(
+            "http2_connection_window_bytes",
+            65_535,
+            1 << 30,
+            1 << 20,
+            "The same for all requests of one HTTP/2 connection.",
+        ),
+        int(
+            "http2_resets_max",
+            1,
+            1 << 20,
+            100,
+            "Requests that a client may give up on one HTTP/2 connection, beyond those that were \
+             answered; then the connection ends.",
+        ),
+        int(
+            "header_timeout_ms",
+            1,
+            HOUR_MS,
+            10_000,
+            "How long a request's head may take, and a TLS handshake.",
+        ),
         int("body_idle_timeout_ms", 1, HOUR_MS, 30_000, "How long a body may stand still."),
         int(
             "keep_alive_idle_ms",
@@ -220,7 +283,23 @@ pub const HEALTH: Section = Section {
             "Requests failed in a row after which an edge sends a \
              server nothing for `eject_ms`.",
         ),
-        int("eject_ms", 1, HOUR_MS, 10_000, "How long that lasts."),
+        int(
+            "eject_ms",
+            1,
+            HOUR_MS,
+            10_000,
+            "How long that lasts the first time; twice as long each time that follows before the \
+             server has done well for as long, up to five minutes.",
+        ),
+        int(
+            "eject_max_pct",
+            0,
+            100,
+            50,
+            "The share of a site's servers that an edge leaves out at once for failed requests, in \
+             percent: at least one of two or more, never all. Where more of them fail, requests \
+             go to all. 0: none is left out.",
+        ),
         int("check_every_ms", 10, HOUR_MS, 1_000, "How often an agent checks a server."),
         int("check_timeout_ms", 1, HOUR_MS, 1_000, "How long one check may take."),
         int("rise", 1, 100, 1, "Checks passed in a row that make a server ready."),
@@ -298,12 +377,38 @@ pub const SITES: Section = Section {
             "How a server is checked: `{ path = \"/healthz\" }` or `{ tcp = true }`.",
         ),
         key(
+            "tls",
+            Kind::Table,
+            Missing::Means("none"),
+            "Its certificate: `{ certificate = \"/etc/...\", key = \"/etc/...\" }`.",
+        ),
+        key(
             "proxy_protocol_out",
             Kind::Choice(&["off", "v1", "v2"]),
             Missing::Text("off"),
             "Whether each connection to a server begins with a header of the PROXY protocol that \
              names the client. Such a connection serves one client's connection only. Checks send \
              no header: such a server needs `check = { tcp = true }`.",
+        ),
+        int(
+            "slow_start_ms",
+            0,
+            HOUR_MS,
+            0,
+            "A server that came (its node moved here, it was started again, it is healthy again) \
+             gets to its whole share over this time. 0: at once.",
+        ),
+        key(
+            "sticky",
+            Kind::Table,
+            Missing::Means("requests belong to no server"),
+            "Which requests go to one server: `{ cookie = \"NAME\" }` or `{ hash = \"address\" }`.",
+        ),
+        key(
+            "rate",
+            Kind::Table,
+            Missing::Means("no limit"),
+            "How many requests a client and the site may make: `{ client_per_s = 50 }`.",
         ),
     ],
 };
@@ -316,6 +421,108 @@ pub const CHECK: Section = Section {
     keys: &[
         key("path", Kind::Text, Missing::Means("no request"), "GET this; 200 to 399 passes."),
         key("tcp", Kind::Flag, Missing::Means("`true` without `path`"), "A connection passes."),
+    ],
+};
+
+/// `tls = { ... }` of a site.
+pub const TLS: Section = Section {
+    name: "tls",
+    repeated: false,
+    help: "A site's certificate. The files are read when an edge starts.",
+    keys: &[
+        key(
+            "certificate",
+            Kind::Text,
+            Missing::Required,
+            "The certificate and those between it and the root, in PEM; absolute.",
+        ),
+        key(
+            "key",
+            Kind::Text,
+            Missing::Required,
+            "Its private key, in PEM; absolute. Everyone but its owner and group must be kept out.",
+        ),
+        key(
+            "client_ca",
+            Kind::Text,
+            Missing::Means("none"),
+            "Certificates that sign those of clients, in PEM; absolute.",
+        ),
+        key(
+            "client_certificate",
+            Kind::Choice(&["off", "optional", "required"]),
+            Missing::Text("off"),
+            "Whether clients show a certificate. Servers get its subject in \
+             `X-Client-Cert-Subject`. With `required`, requests without one get 421, also those \
+             that come without TLS or by another site's name.",
+        ),
+    ],
+};
+
+/// `sticky = { ... }` of a site.
+pub const STICKY: Section = Section {
+    name: "sticky",
+    repeated: false,
+    help: "Which requests go to one server while it serves the site and answers; `cookie` or \
+           `hash`. When its node moves or fails, they go to another.",
+    keys: &[
+        key(
+            "cookie",
+            Kind::Text,
+            Missing::Means("no cookie"),
+            "The edge sets a cookie of this name that stands for the server.",
+        ),
+        key(
+            "key_file",
+            Kind::Text,
+            Missing::Means("a key drawn when the pool starts"),
+            "With `cookie`: a file of at least 16 secret bytes, from which the cookies are made; \
+             absolute. With it they outlive the pool, and edges on several machines agree.",
+        ),
+        key(
+            "hash",
+            Kind::Text,
+            Missing::Means("no hash"),
+            "`address`, `header:NAME` or `cookie:NAME`: requests alike in it go to one server. A \
+             move disturbs only the moved node's share of them.",
+        ),
+        int(
+            "wait_ms",
+            0,
+            HOUR_MS,
+            1_000,
+            "How long a request waits for its server when that is full, before it takes any.",
+        ),
+    ],
+};
+
+/// `rate = { ... }` of a site.
+pub const RATE: Section = Section {
+    name: "rate",
+    repeated: false,
+    help: "How many requests each edge lets in; the next gets 429 and `Retry-After`. A client is \
+           an IPv4 address, or the first 64 bits of an IPv6 address; an edge remembers 65,536 of \
+           them for each site, and forgets first who has been idle for longest.",
+    keys: &[
+        key(
+            "client_per_s",
+            RATE_PER_S,
+            Missing::Means("no limit"),
+            "Requests of one client in a second.",
+        ),
+        key(
+            "client_burst",
+            RATE_PER_S,
+            Missing::Means("as `client_per_s`"),
+            "Requests of one client at once, after a rest.",
+        ),
+        key("site_per_s", RATE_PER_S, Missing::Means("no limit"), "Requests of all in a second."),
+        key(
+            "site_burst",
+            RATE_PER_S,
+            Missing::Means("as `site_per_s`"),
+            "Requests of all at once, after a rest.",
+        ),
     ],
 };
 
@@ -343,8 +550,15 @@ pub const NODES: Section = Section {
         key(
             "host",
             Kind::Text,
-            Missing::Text("127.0.0.1"),
-            "The loopback IPv4 address that its servers listen on.",
+            Missing::Means("the IP of `address`; without one `127.0.0.1`"),
+            "The IPv4 address that its servers listen on; without `address` a loopback one.",
+        ),
+        key(
+            "address",
+            Kind::Text,
+            Missing::Means("none: it runs under `polder up` only"),
+            "Where its agent serves its record to edges on other machines, as `IP:PORT`: all \
+             nodes have one, or none.",
         ),
         key(
             "servers",
@@ -382,5 +596,45 @@ pub const ACCESS_LOG: Section = Section {
     ],
 };
 
+/// `[remote]`.
+pub const REMOTE: Section = Section {
+    name: "remote",
+    repeated: false,
+    help: "How edges and agents on several machines reach each other: `polder edge` and `polder \
+           agent`, with an `address` for each node. `polder up` needs none of it.",
+    keys: &[
+        key(
+            "key_file",
+            Kind::Text,
+            Missing::Means("none: then all addresses are loopback ones"),
+            "The pool's key, the same on all machines, as `polder key` prints it; mode 0600. Who \
+             holds it can change every record.",
+        ),
+        key(
+            "plain_on_loopback",
+            Kind::Flag,
+            Missing::Means("`false`"),
+            "Loopback addresses do without encryption: anybody on the machine can connect.",
+        ),
+        int(
+            "deadline_ms",
+            1,
+            60_000,
+            20,
+            "A node that does not answer within it takes no part in moves and gets no new \
+             requests if there is another. At most a quarter of `slot_lease_ms`.",
+        ),
+        int("connect_ms", 1, 60_000, 500, "How long connecting to an agent may take."),
+        key(
+            "realtime",
+            Kind::Flag,
+            Missing::Means("`true`"),
+            "An agent answers edges before all else that its machine computes (`SCHED_FIFO`), \
+             where the kernel lets it; `polder status` says where not.",
+        ),
+    ],
+};
+
 /// All tables, in the order of the documentation.
-pub const SECTIONS: [&Section; 7] = [&POOL, &EDGES, &HTTP, &HEALTH, &ACCESS_LOG, &SITES, &NODES];
+pub const SECTIONS: [&Section; 8] =
+    [&POOL, &EDGES, &HTTP, &HEALTH, &ACCESS_LOG, &REMOTE, &SITES, &NODES];

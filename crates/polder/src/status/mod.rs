@@ -2,12 +2,14 @@
 
 mod render;
 mod report;
+mod traffic;
 
 pub use render::{moves_table, status_text};
 pub use report::{
     ChangeStatus, EdgeStatus, MoveRecord, NodeState, NodeStatus, PoolStatus, REPORT_VERSION,
     SiteStatus, StatusReport, Warning,
 };
+pub use traffic::TrafficStatus;
 
 /// A small pool for tests.
 #[cfg(test)]
@@ -24,6 +26,7 @@ pub(crate) fn example() -> StatusReport {
         requests: 5_000,
         failed: 1,
         refused: 2,
+        traffic: TrafficStatus::default(),
     };
     let node = |name: &str, site: Option<&str>, state| NodeStatus {
         name: name.into(),
@@ -33,6 +36,7 @@ pub(crate) fn example() -> StatusReport {
         state,
         restarts: 1,
         servers: vec!["ready".into(), "starting".into()],
+        scheduled: None,
     };
     StatusReport {
         version: REPORT_VERSION,

@@ -3,7 +3,11 @@
 use super::report::{EdgeStatus, MoveRecord, NodeState, NodeStatus, SiteStatus, StatusReport};
 use crate::terminal::{Paint, Style};
 use comfy_table::{Cell, CellAlignment, Color, ContentArrangement, Table};
+use std::collections::BTreeMap;
 use std::fmt::Write as _;
+
+/// Names in one line; more would not fit a terminal.
+const NAMES_SHOWN_MAX: usize = 8;
 
 /// Nodes shown one by one; a larger pool is told by its sites, and by `--json`.
 const NODES_SHOWN_MAX: usize = 64;
@@ -122,7 +126,7 @@ fn lines(table: &Table) -> String {
 }
 
 fn sites_table(sites: &[SiteStatus], style: Style) -> String {
-    let headings = [
+    let mut headings = vec![
         "SITE",
         "NODES",
         "HARD",
@@ -134,13 +138,17 @@ fn sites_table(sites: &[SiteStatus], style: Style) -> String {
         "FAILED",
         "REFUSED",
     ];
+    let limits = sites.iter().any(|site| site.traffic.limited() > 0);
+    if limits {
+        headings.push("LIMITED");
+    }
     let mut table = table(&headings, style);
     for site in sites {
         let nodes = number(site.nodes);
         let nodes = if site.nodes < site.hard { nodes.fg(Color::Red) } else { nodes };
         let load = number(site.load.map_or("-".into(), |load| format!("{load:.2}")));
         let is_loaded = site.load.is_none_or(|load| load > LOAD_HIGH);
-        table.add_row(vec![
+        let mut row = vec![
             Cell::new(&site.name),
             nodes,
             number(site.hard),
@@ -151,7 +159,11 @@ fn sites_table(sites: &[SiteStatus], style: Style) -> String {
             number(format!("{:.0}", site.requests_per_s)),
             number(site.failed),
             number(site.refused),
-        ]);
+        ];
+        if limits {
+            row.push(number(site.traffic.limited()));
+        }
+        table.add_row(row);
     }
     lines(&table)
 }
@@ -180,6 +192,24 @@ fn nodes_table(nodes: &[NodeStatus], style: Style) -> String {
     let more = nodes.len().saturating_sub(NODES_SHOWN_MAX);
     if more > 0 {
         let _ = writeln!(text, "and {more} more nodes (`polder status --json` lists all)");
+    }
+    text.push_str(&services(nodes));
+    text
+}
+
+/// How the agents' services are scheduled: a line for each way, with the nodes of it.
+fn services(nodes: &[NodeStatus]) -> String {
+    let mut ways: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
+    for node in nodes {
+        if let Some(scheduled) = &node.scheduled {
+            ways.entry(scheduled).or_default().push(&node.name);
+        }
+    }
+    let mut text = String::new();
+    for (scheduled, names) in ways {
+        let shown = names.iter().take(NAMES_SHOWN_MAX).copied().collect::<Vec<_>>().join(", ");
+        let more = if names.len() > NAMES_SHOWN_MAX { ", ..." } else { "" };
+        let _ = writeln!(text, "Answering edges, {scheduled}: {shown}{more}");
     }
     text
 }
@@ -261,6 +291,7 @@ fn ago(ms: u64) -> String {
 mod tests {
     use super::super::example;
     use super::*;
+    use crate::status::Warning;
 
     #[test]
     fn the_tables_say_who_serves_what() {
@@ -284,6 +315,24 @@ mod tests {
     fn colours_come_when_asked_for() {
         let text = status_text(&example(), Style { colour: true, is_terminal: true });
         assert!(text.contains("\u{1b}["));
+    }
+
+    #[test]
+    fn limits_and_failing_servers_are_told_where_there_are_any() {
+        let mut report = example();
+        assert!(!status_text(&report, Style::PLAIN).contains("LIMITED"));
+        let traffic = &mut report.sites[0].traffic;
+        (traffic.client_limited, traffic.site_limited) = (30, 4);
+        let site = "shop".to_owned();
+        let fails =
+            |ejected| Warning::RequestsFail { site: site.clone(), edge: 0, failing: 2, ejected };
+        report.warnings = vec![fails(2), fails(0)];
+        let text = status_text(&report, Style::PLAIN);
+        let shop = text.lines().find(|line| line.trim_start().starts_with("shop")).unwrap();
+        assert!(text.contains("LIMITED") && shop.ends_with(" 34"), "{text}");
+        assert!(text.contains("2 servers of shop fail requests at edge 0, which leaves"), "{text}");
+        assert!(text.contains("too many to leave out"), "{text}");
+        assert!(text.lines().next().is_some_and(|line| line.len() <= 100));
     }
 
     #[test]

@@ -3,6 +3,7 @@
 //! Each edge reports the whole pool as its last look saw it, and its own requests; the parent
 //! process of `polder up` puts the reports of its edges together ([`StatusReport::merge`]).
 
+use super::traffic::TrafficStatus;
 use crate::settings::SettingsHash;
 use serde::{Deserialize, Serialize};
 use std::fmt;
@@ -103,6 +104,9 @@ pub struct SiteStatus {
     pub failed: u64,
     /// Of these, those refused with 503 because the queue was full or the wait too long.
     pub refused: u64,
+    /// What the edges did with them besides.
+    #[serde(default)]
+    pub traffic: TrafficStatus,
 }
 
 /// One node.
@@ -123,6 +127,10 @@ pub struct NodeStatus {
     /// The state of its server for each site, in the order of the sites; `absent`, `starting`,
     /// `ready`, `failing` or `stopping`.
     pub servers: Vec<String>,
+    /// How its agent's service for edges on other machines is scheduled: `real time`, or
+    /// `normal: ` and why; none under `polder up`.
+    #[serde(default)]
+    pub scheduled: Option<String>,
 }
 
 /// How a node is.
@@ -193,6 +201,10 @@ pub struct EdgeStatus {
     /// Whether it takes no more requests and ends once those in flight are done.
     #[serde(default)]
     pub leaving: bool,
+    /// TLS handshakes that were completed.
+    pub tls_handshakes: u64,
+    /// TLS handshakes that failed.
+    pub tls_failures: u64,
     /// Connections closed because they did not begin with a header of the PROXY protocol.
     pub proxy_headers_refused: u64,
     /// Lines of the access log that were dropped.
@@ -245,6 +257,17 @@ pub enum Warning {
         /// The site.
         site: String,
     },
+    /// Servers of a site pass their checks and fail requests.
+    RequestsFail {
+        /// The site.
+        site: String,
+        /// The edge that sees it.
+        edge: u32,
+        /// How many servers.
+        failing: u32,
+        /// How many of them get no requests for a while.
+        ejected: u32,
+    },
     /// Something else, in words.
     Other {
         /// The words.
@@ -274,6 +297,16 @@ impl fmt::Display for Warning {
             Self::ServerFailing { node, site } => {
                 write!(f, "the server for {site} on node {node} fails its checks")
             }
+            Self::RequestsFail { site, edge, failing, ejected: 0 } => write!(
+                f,
+                "{failing} servers of {site} fail requests at edge {edge}: too many to leave out, \
+                 so they get requests all the same"
+            ),
+            Self::RequestsFail { site, edge, failing, .. } => write!(
+                f,
+                "{failing} servers of {site} fail requests at edge {edge}, which leaves them out \
+                 for a while"
+            ),
             Self::Other { text } => f.write_str(text),
         }
     }
@@ -330,6 +363,7 @@ impl StatusReport {
                 site.requests += other.requests;
                 site.failed += other.failed;
                 site.refused += other.refused;
+                site.traffic.add(&other.traffic);
             }
             merged.pool.uptime_s = merged.pool.uptime_s.max(report.pool.uptime_s);
             merged.pool.paused |= report.pool.paused;

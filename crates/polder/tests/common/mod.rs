@@ -3,7 +3,9 @@
 
 #![allow(dead_code, unreachable_pub)] // Each test file uses a part.
 
+pub mod apart;
 pub mod client;
+pub mod netns;
 pub mod pool;
 pub mod process;
 pub mod watch;

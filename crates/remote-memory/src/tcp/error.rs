@@ -237,7 +237,30 @@ pub enum Priority {
     /// As any other thread.
     Normal {
         /// Why not before others, for `status`.
-        why: String,
+        why: NotFirst,
+    },
+}
+
+/// Why a service's thread does not run before others.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum NotFirst {
+    /// It was not asked for.
+    #[error("as set")]
+    AsSet,
+    /// The process may not.
+    #[error("needs CAP_SYS_NICE or RLIMIT_RTPRIO")]
+    NotPermitted,
+    /// Its control group has no run time for such threads.
+    #[error("{} grants no run time", .file.display())]
+    NoRunTime {
+        /// Where it would be granted.
+        file: PathBuf,
+    },
+    /// The kernel refused for another reason.
+    #[error("the kernel refused: {cause}")]
+    Kernel {
+        /// Its reason.
+        cause: rustix::io::Errno,
     },
 }
 

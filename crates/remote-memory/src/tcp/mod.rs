@@ -44,7 +44,7 @@ mod service;
 mod stream;
 mod window;
 
-pub use error::{ConnectError, KeyError, Priority, Refusal, ServeError, WireError};
+pub use error::{ConnectError, KeyError, NotFirst, Priority, Refusal, ServeError, WireError};
 pub use requester::{Requester, RequesterSettings};
 pub use responder::{Responder, ResponderCounts, ResponderSettings};
 pub use security::{KEY_BYTES, PreSharedKey, Security};

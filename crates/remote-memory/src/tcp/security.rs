@@ -15,6 +15,12 @@ use super::error::KeyError;
 /// Length of a key in bytes, as Noise has it.
 pub const KEY_BYTES: usize = 32;
 
+/// Length of the longest key file: the key's digits and the end of a line.
+const TEXT_BYTES_MAX: usize = 2 * KEY_BYTES + 1;
+
+/// Digits of keys in text.
+const DIGITS: &[u8; 16] = b"0123456789abcdef";
+
 /// Permission bits that a key file must not have: any of the group and of others.
 const MODE_FORBIDDEN: u32 = 0o077;
 
@@ -29,7 +35,8 @@ impl PreSharedKey {
         Self(bytes)
     }
 
-    /// Reads a file of exactly 32 bytes that belongs to this user or root, mode 600 or less.
+    /// Reads a file that holds exactly 32 bytes, or 64 hexadecimal digits in one line, and belongs
+    /// to this user or root, mode 600 or less.
     ///
     /// # Errors
     /// The file is not there, not ours, readable by others, or holds no key.
@@ -64,9 +71,8 @@ impl PreSharedKey {
     pub fn create(path: impl AsRef<Path>) -> Result<Self, KeyError> {
         let path = path.as_ref();
         let system = |cause| KeyError::System { path: path.to_owned(), cause };
-        let mut key = Self([0; KEY_BYTES]);
-        getrandom::fill(&mut key.0)
-            .map_err(|error| system(std::io::Error::other(error.to_string())))?;
+        let random = |error: getrandom::Error| system(std::io::Error::other(error.to_string()));
+        let key = Self::random().map_err(random)?;
         let mut options = OpenOptions::new();
         let file = options.write(true).create_new(true).mode(0o600).open(path);
         let mut file = file.map_err(system)?;
@@ -76,12 +82,27 @@ impl PreSharedKey {
     }
 
     fn fill_from(&mut self, mut file: File, path: &Path) -> Result<(), KeyError> {
-        let too_short = |cause: std::io::Error| match cause.kind() {
-            std::io::ErrorKind::UnexpectedEof => KeyError::Length { path: path.to_owned() },
-            _ => KeyError::System { path: path.to_owned(), cause },
+        let mut text = Zeroed([0; TEXT_BYTES_MAX + 1]);
+        let mut length = 0;
+        // Ends at the end of the file, or when it is longer than any key.
+        while length < text.0.len() {
+            match file.read(&mut text.0[length..]) {
+                Ok(0) => break,
+                Ok(count) => length += count,
+                Err(cause) if cause.kind() == std::io::ErrorKind::Interrupted => {}
+                Err(cause) => return Err(KeyError::System { path: path.to_owned(), cause }),
+            }
+        }
+        let given = &text.0[..length];
+        let is_key = match given.strip_suffix(b"\n").unwrap_or(given) {
+            digits if digits.len() == 2 * KEY_BYTES => self.fill_from_digits(digits),
+            _ if length == KEY_BYTES => {
+                self.0.copy_from_slice(given);
+                true
+            }
+            _ => false,
         };
-        file.read_exact(&mut self.0).map_err(too_short)?;
-        if file.read(&mut [0]).map_err(too_short)? != 0 {
+        if !is_key {
             return Err(KeyError::Length { path: path.to_owned() });
         }
         if self.0 == [0; KEY_BYTES] {
@@ -90,9 +111,49 @@ impl PreSharedKey {
         Ok(())
     }
 
+    fn fill_from_digits(&mut self, digits: &[u8]) -> bool {
+        let digit = |byte: u8| char::from(byte).to_digit(16);
+        let (pairs, _) = digits.as_chunks::<2>();
+        for (byte, [high, low]) in self.0.iter_mut().zip(pairs) {
+            let (Some(high), Some(low)) = (digit(*high), digit(*low)) else { return false };
+            *byte = (high << 4 | low) as u8;
+        }
+        true
+    }
+
+    /// Draws a new key.
+    ///
+    /// # Errors
+    /// The system has no random numbers (a kernel without `getrandom`).
+    pub fn random() -> Result<Self, getrandom::Error> {
+        let mut key = Self([0; KEY_BYTES]);
+        getrandom::fill(&mut key.0)?;
+        Ok(key)
+    }
+
+    /// The key as a line for a key file. Whoever sees it holds the key.
+    pub fn to_line(&self) -> String {
+        let mut line = String::with_capacity(2 * KEY_BYTES + 1);
+        for byte in self.0 {
+            line.extend([byte >> 4, byte & 15].map(|half| char::from(DIGITS[usize::from(half)])));
+        }
+        line.push('\n');
+        line
+    }
+
     /// The bytes, for the cipher only.
     pub(super) fn bytes(&self) -> &[u8; KEY_BYTES] {
         &self.0
+    }
+}
+
+/// What was read of a file, gone once it is not needed any more.
+struct Zeroed([u8; TEXT_BYTES_MAX + 1]);
+
+impl Drop for Zeroed {
+    fn drop(&mut self) {
+        self.0.fill(0);
+        hint::black_box(&mut self.0);
     }
 }
 
@@ -164,6 +225,15 @@ mod tests {
             let file = file(&[7; 32], mode);
             let found = PreSharedKey::read(file.path());
             assert!(matches!(found, Err(KeyError::Mode { .. })), "{mode:o}: {found:?}");
+        }
+        let line = PreSharedKey::from_bytes([0x5a; 32]).to_line();
+        for text in [line.as_str(), line.trim_end(), &line.to_uppercase()] {
+            let read = PreSharedKey::read(file(text.as_bytes(), 0o600).path()).unwrap();
+            assert_eq!(read.0, [0x5a; 32]);
+        }
+        for text in [format!("{line}\n"), line.replace('5', "g"), format!(" {line}")] {
+            let found = PreSharedKey::read(file(text.as_bytes(), 0o600).path());
+            assert!(matches!(found, Err(KeyError::Length { .. })), "{text:?}: {found:?}");
         }
         for length in [0, 31, 33, 64] {
             let file = file(&vec![7; length], 0o600);

@@ -1,0 +1,61 @@
+//! The least form of figures as whole processes: peers start, load runs, numbers come out.
+
+#![allow(clippy::unwrap_used)]
+
+use serde_json::Value;
+use std::process::{Command, Stdio};
+
+/// Runs a figure's least form; nothing where a program of others is missing here.
+fn least(figure: &str) -> Option<Value> {
+    let output = Command::new(env!("CARGO_BIN_EXE_bench"))
+        .args(["part", figure])
+        .stdin(Stdio::null())
+        .output()
+        .unwrap();
+    let log = String::from_utf8_lossy(&output.stderr).into_owned();
+    if let Some(why) = log.lines().find(|line| line.contains("is missing; it is in")) {
+        println!("skipped: {why}");
+        return None;
+    }
+    assert!(output.status.success(), "{log}");
+    let text = String::from_utf8_lossy(&output.stdout);
+    let last = text.lines().last().unwrap_or_default();
+    Some(serde_json::from_str(last).unwrap_or_else(|error| panic!("{error}: {text}")))
+}
+
+fn assert_above_zero(summary: &Value, names: &[&str]) {
+    for name in names {
+        assert!(summary[name].as_f64().is_some_and(|value| value > 0.0), "{name}: {summary}");
+    }
+}
+
+#[test]
+fn proxies_take_turns_and_answer_every_request() {
+    let Some(summary) = least("proxy") else { return };
+    assert_above_zero(&summary, &["cpu_over_nginx", "cpu_over_haproxy"]);
+    assert_eq!(summary["failed_requests"], 0, "{summary}");
+}
+
+#[test]
+fn a_record_is_read_whatever_its_owner_does() {
+    let Some(summary) = least("memory") else { return };
+    let names = ["shm_read_ns", "shm_read_ns_200_threads", "tcp_over_pingpong"];
+    assert_above_zero(&summary, &names);
+    assert_above_zero(&summary, &["tcp_us_200_threads", "shm_read_ns_stopped"]);
+    assert_eq!(summary["tcp_answers_when_stopped"], false, "{summary}");
+}
+
+#[test]
+fn edges_share_servers_or_share_nothing() {
+    let Some(summary) = least("edges") else { return };
+    assert_above_zero(&summary, &["p99_4_edges_over_1", "p99_independent_over_1"]);
+    assert_eq!(summary["failed_requests"], 0, "{summary}");
+}
+
+#[test]
+fn idle_connections_are_opened_counted_and_asked_again() {
+    let Some(summary) = least("idle") else { return };
+    assert_eq!(summary["idle_connections"], 400, "{summary}");
+    assert_eq!(summary["failed_requests"], 0, "{summary}");
+    assert!(summary["idle_connection_bytes"].as_f64().is_some(), "{summary}");
+}

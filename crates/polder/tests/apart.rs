@@ -1,0 +1,121 @@
+//! Edges and agents started apart from one settings file, on one machine: joining, leaving, dying
+//! and coming back, with requests under way.
+
+#![allow(clippy::unwrap_used)] // A failed step of a test is a failed test.
+
+mod common;
+
+use common::apart::{Addresses, Crowd, Part, Site};
+use common::eventually;
+use common::pool::{PROGRAM, Port};
+use common::wave::Wave;
+use polder::control::{NodeArguments, Request, Response};
+use polder::status::NodeState;
+use std::net::SocketAddr;
+use std::os::unix::fs::PermissionsExt as _;
+use std::process::Command;
+use std::time::Duration;
+
+/// Connections to each edge: more than a node takes at once.
+const CLIENTS: usize = 12;
+
+/// Free ports of this machine for two edges and four agents.
+fn ports() -> (Vec<Port>, Addresses) {
+    let ports: Vec<Port> = (0..6).map(|_| Port::take()).collect();
+    let text = |port: &Port| port.address.to_string();
+    let addresses = Addresses {
+        edges: ports[..2].iter().map(text).collect(),
+        nodes: ports[2..].iter().map(text).collect(),
+    };
+    (ports, addresses)
+}
+
+fn moves(edges: &[Part]) -> u64 {
+    let of = |edge: &Part| edge.status().map_or(0, |status| status.edges[0].moves);
+    edges.iter().map(of).sum()
+}
+
+#[test]
+fn roles_apart_join_leave_die_and_come_back_without_a_lost_request() {
+    let (ports, addresses) = ports();
+    let site = Site::new(&addresses, Duration::from_millis(10), "");
+    // Whichever comes first waits for the others.
+    let mut edges = vec![site.edge(&[], 0)];
+    let n1 = site.agent(&[], "n1");
+    let n2 = site.agent(&[], "n2");
+    let n3 = site.agent(&[], "n3");
+    let n4 = site.agent(&[], "n4");
+    edges.push(site.edge(&[], 1));
+    edges.iter().for_each(|edge| edge.wait_ready(4, 1));
+    let status = edges[0].status().unwrap();
+    let told: Vec<_> = status.nodes.iter().map(|node| node.scheduled.clone()).collect();
+    println!("agents answer edges: {told:?}");
+    assert!(told.iter().all(Option::is_some), "{told:?}");
+
+    let at: Vec<SocketAddr> = ports[..2].iter().map(|port| port.address).collect();
+    let (wave, driver) = Wave::over(&["red", "blue"], Duration::from_millis(400));
+    let clients = Crowd::start(CLIENTS, &at, &wave);
+    clients.wait_served(200);
+    eventually("nodes follow the load", || moves(&edges) >= 3);
+
+    // An agent dies, and the next one takes its servers and its place over.
+    n2.kill_worker();
+    clients.wait_served(200);
+    edges.iter().for_each(|edge| wait_alive(edge, 1));
+    // So does the one that holds the home: it is rebuilt, and nodes go on moving.
+    n1.kill_worker();
+    edges.iter().for_each(|edge| wait_alive(edge, 0));
+    let before = moves(&edges);
+    eventually("nodes move with the new home", || moves(&edges) >= before + 2);
+
+    // A node leaves and comes back.
+    let node = || NodeArguments { node: "n4".to_owned() };
+    eventually("n4 is drained", || {
+        let drained = edges[1].try_ask(&Request::Drain(node()));
+        assert!(matches!(drained, Ok(Response::Done(_))), "{drained:?}");
+        let status = edges[1].status().unwrap();
+        status.nodes[3].site.is_none() && status.nodes[3].in_flight == 0
+    });
+    clients.wait_served(100);
+    n4.stop();
+    eventually("n4 is gone", || edges.iter().all(|edge| edge.states()[3] == NodeState::AgentDead));
+    clients.wait_served(100);
+    let n4 = site.agent(&[], "n4");
+    edges[0].try_ask(&Request::Undrain(node())).unwrap();
+    edges.iter().for_each(|edge| wait_alive(edge, 3));
+    clients.wait_served(200);
+
+    drop(driver);
+    clients.assert_all_served();
+    for edge in edges {
+        edge.stop();
+    }
+    [n1, n2, n3, n4].into_iter().for_each(Part::stop);
+}
+
+fn wait_alive(edge: &Part, node: usize) {
+    eventually("the agent is back", || {
+        let state = edge.states().get(node).copied();
+        matches!(state, Some(NodeState::Serving | NodeState::Free))
+    });
+}
+
+#[test]
+fn a_key_that_others_may_read_and_a_node_that_is_not_there_are_refused() {
+    let (_ports, addresses) = ports();
+    let site = Site::new(&addresses, Duration::from_millis(10), "");
+    let run = |arguments: &[&str]| {
+        let output = Command::new(PROGRAM).args(arguments).arg(&site.file).output().unwrap();
+        (output.status.code(), String::from_utf8_lossy(&output.stderr).into_owned())
+    };
+    let (code, text) = run(&["agent", "--node", "n9"]);
+    assert!(code == Some(2) && text.contains("n9"), "{code:?} {text}");
+    let (code, text) = run(&["edge", "--index", "2"]);
+    assert!(code == Some(2) && text.contains("from 0 on"), "{code:?} {text}");
+    let open = std::fs::Permissions::from_mode(0o644);
+    std::fs::set_permissions(site.path().join("pool.key"), open).unwrap();
+    for role in [&["agent", "--node", "n1"][..], &["edge"]] {
+        let (code, text) = run(role);
+        assert!(code == Some(1) && text.contains("644"), "{code:?} {text}");
+    }
+}
