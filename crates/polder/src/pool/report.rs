@@ -171,6 +171,8 @@ impl Reporter {
             look_cpu_pct: if every_us > 0.0 { 100.0 * look_us / every_us } else { 0.0 },
             settings_hash: self.hash,
             moves: pool.counters.moves,
+            tls_handshakes: counters.tls_handshakes,
+            tls_failures: counters.tls_failures,
             proxy_headers_refused: counters.proxy_headers_refused,
             access_log_dropped: counters.access_log_dropped,
         }

@@ -164,6 +164,10 @@ pub struct EdgeStatus {
     pub settings_hash: SettingsHash,
     /// Moves that it carried out since its start.
     pub moves: u64,
+    /// TLS handshakes that were completed.
+    pub tls_handshakes: u64,
+    /// TLS handshakes that failed.
+    pub tls_failures: u64,
     /// Connections closed because they did not begin with a header of the PROXY protocol.
     pub proxy_headers_refused: u64,
     /// Lines of the access log that were dropped.
