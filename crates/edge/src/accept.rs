@@ -12,6 +12,7 @@ use crate::listen::Listener;
 use crate::metrics::Shard;
 use crate::options::Options;
 use crate::tls::HANDSHAKES_MAX;
+use crate::upgrade::{CLOSE_TIME, Tunnels, watch_nodes};
 use crate::upstream::{Pool, PoolLimits};
 use hyper::server::conn::http1;
 use std::cell::Cell;
@@ -61,6 +62,7 @@ impl<D: Dispatcher> Core<D> {
             metrics,
             log,
             chance: Chance::seeded(),
+            tunnels: Tunnels::new(),
             draining: Cell::new(false),
             drain: Notify::new(),
             closing: Cell::new(false),
@@ -92,6 +94,7 @@ pub(crate) async fn run<D: Dispatcher>(
 ) {
     let sweeping = Rc::clone(&core);
     tokio::task::spawn_local(async move { sweeping.pool.sweep().await });
+    tokio::task::spawn_local(watch_nodes(Rc::clone(&core)));
     for socket in sockets {
         tokio::task::spawn_local(accept(Rc::clone(&core), socket));
     }
@@ -112,6 +115,7 @@ pub(crate) async fn run<D: Dispatcher>(
         () = drained => {}
         () = tokio::time::sleep(limit) => {
             tracing::warn!(connections = core.open.get(), "the edge stops before it is drained");
+            core.tunnels.close(CLOSE_TIME * 3).await;
         }
         () = stopped(&core, stage) => {}
     }

@@ -10,9 +10,11 @@ use crate::options::Options;
 use crate::rate::Limiter;
 use crate::sticky::Stickiness;
 use crate::tls::Tls;
+use crate::upgrade::Tunnels;
 use crate::upstream::Pool;
 use hyper::server::conn::http1;
 use std::cell::Cell;
+use std::rc::Rc;
 use std::sync::Arc;
 use tokio::sync::{Notify, Semaphore};
 
@@ -29,6 +31,8 @@ pub(crate) struct Shared {
     pub(crate) stickiness: Vec<Option<Stickiness>>,
     /// `connections_max` of the whole edge.
     pub(crate) connections: Arc<Semaphore>,
+    /// `upgraded_max` of the whole edge.
+    pub(crate) upgraded: Arc<Semaphore>,
 }
 
 /// One thread's part.
@@ -39,6 +43,7 @@ pub(crate) struct Core<D> {
     pub(crate) metrics: Arc<Shard>,
     pub(crate) log: Option<LogQueue>,
     pub(crate) chance: Chance,
+    pub(crate) tunnels: Rc<Tunnels>,
     pub(crate) server: http1::Builder,
     /// No new connection, and each answer ends its connection.
     pub(crate) draining: Cell<bool>,

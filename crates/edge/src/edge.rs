@@ -90,6 +90,7 @@ impl Edge {
             limiters: options.sites.iter().map(|site| Limiter::new(&site.rate)).collect(),
             stickiness: stickiness(&options.sites)?,
             connections: Arc::new(Semaphore::new(options.connections_max)),
+            upgraded: Arc::new(Semaphore::new(options.upgraded_max)),
             options: options.clone(),
         });
         let (log, mut queues) = match options.access_log.clone().map(Arc::new) {
