@@ -68,7 +68,7 @@ fn listen(front: &RigFront, address: SocketAddr) -> String {
     match front {
         RigFront::Http1 => format!("listen = [\"{address}\"]"),
         RigFront::Http2 => format!("listen = [\"{address}\"]\nhttp2_plain = true"),
-        RigFront::Tls { .. } => format!("listen = []\ntls_listen = [\"{address}\"]"),
+        RigFront::Tls { .. } => format!("tls_listen = [\"{address}\"]"),
     }
 }
 
