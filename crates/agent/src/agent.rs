@@ -8,9 +8,9 @@
 //! turn:   hear reports and rings; supervise; publish; beat; sleep on the wake word
 //! ```
 //!
-//! Three threads, and one more where edges on other machines read: this one sleeps on the record's
-//! wake word, the worker on processes and checks, the region's server on its socket. None of them
-//! takes part in a request or in a move.
+//! Three threads, and a fourth where edges on other machines read: this one sleeps on the record's
+//! wake word, the worker on processes and checks, the region's servers on their sockets. None of
+//! them takes part in a request or in a move.
 
 use crate::inbox::Inbox;
 use crate::leftovers::end_all;

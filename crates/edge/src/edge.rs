@@ -152,8 +152,8 @@ impl Edge {
     }
 
     /// Reads the certificates of these sites anew, for connections that come from now on; sites
-    /// that the edge does not know are ignored, those missing keep their files. Blocks while it
-    /// reads.
+    /// that the edge does not know are ignored, those missing have the files that the edge
+    /// started with. Blocks while it reads.
     ///
     /// # Errors
     /// A file is wrong; then all certificates stay as they were.

@@ -1,11 +1,12 @@
 //! The tier that clients reach: listeners, sites, queues, balancing, drain, retries.
 //!
-//! The data plane is hyper's HTTP/1.1 server in front and a client of our own behind (or hyper's
-//! low-level one, see [`Upstream`]), on one current-thread runtime for each thread; nothing is
-//! shared between threads but counters. The life of a request:
+//! The data plane is hyper's server in front, for HTTP/1.1 and HTTP/2, and a client of our own
+//! behind (or hyper's low-level one, see [`Upstream`]), on one current-thread runtime for each
+//! thread; nothing is shared between threads but counters. The life of a request:
 //!
-//! 1. `accept` takes the connection, `proxy_in` its PROXY header if it must have one, `wire`
-//!    watches its time.
+//! 1. `accept` takes the connection; `admit` finds out who comes and what they speak: by a PROXY
+//!    header (`proxy_in`), a TLS handshake (`tls`), or HTTP/2's preface. `http1` or `http2` serves
+//!    it over a `wire`, which watches its time.
 //! 2. `head` refuses what readers could take differently; `labels` gives the request its id;
 //!    `hosts` finds the site; `rate` refuses who asks too often; `sticky` says to which server the
 //!    request belongs.

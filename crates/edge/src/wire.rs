@@ -16,6 +16,7 @@ use crate::options::Options;
 use crate::stream::ClientStream;
 use crate::upgrade::Tunnel;
 use crate::watchdog::Watchdog;
+use bytes::Bytes;
 use std::cell::{Cell, RefCell};
 use std::io;
 use std::pin::Pin;
@@ -131,6 +132,14 @@ impl Client {
         self.reset.set(true);
     }
 
+    /// Since when the connection waits for its next request; none while it does not.
+    pub(crate) fn idle_since(&self) -> Option<Instant> {
+        match self.phase.get() {
+            Phase::Idle(until) => until.checked_sub(self.keep_alive_idle),
+            _ => None,
+        }
+    }
+
     fn deadline(&self, flushed: bool) -> Option<Instant> {
         let phase = match self.phase.get() {
             Phase::Busy => return None,
@@ -181,6 +190,8 @@ impl Stall {
 pub(crate) struct ClientWire {
     /// Taken only by `drop`.
     stream: Option<ClientStream>,
+    /// What was read of the next request before the connection was parked.
+    ahead: Bytes,
     client: Rc<Client>,
     dog: Watchdog,
     stall: Stall,
@@ -199,7 +210,24 @@ impl ClientWire {
     ) -> Self {
         let stall = Stall::new(write_idle);
         let (dog, share) = (Watchdog::default(), Some(share));
-        Self { stream: Some(stream), client, dog, stall, gone: false, share }
+        let (stream, ahead) = (Some(stream), Bytes::new());
+        Self { stream, ahead, client, dog, stall, gone: false, share }
+    }
+
+    /// Has these bytes read once more.
+    pub(crate) fn unread(&mut self, bytes: Bytes) {
+        self.ahead = bytes;
+    }
+
+    /// On a connection that is parked: ready with whether its client has sent something, or with
+    /// false once it has waited too long.
+    pub(crate) fn poll_wanted(&mut self, cx: &mut Context<'_>) -> Poll<bool> {
+        let tcp = self.stream.as_ref().expect(TAKEN).tcp();
+        if !self.ahead.is_empty() || tcp.poll_read_ready(cx).is_ready() {
+            return Poll::Ready(true);
+        }
+        let Some(deadline) = self.client.deadline(true) else { return Poll::Ready(true) };
+        self.dog.poll_until(cx, deadline).map(|()| false)
     }
 
     /// Another protocol follows: it has no heads whose time is watched, and its own limit on a
@@ -231,8 +259,14 @@ impl AsyncRead for ClientWire {
     ) -> Poll<io::Result<()>> {
         let this = &mut *self;
         let before = buffer.filled().len();
-        let stream = Pin::new(this.stream.as_mut().expect(TAKEN));
-        match stream.poll_read(cx, buffer) {
+        let read = if this.ahead.is_empty() {
+            Pin::new(this.stream.as_mut().expect(TAKEN)).poll_read(cx, buffer)
+        } else {
+            let count = this.ahead.len().min(buffer.remaining());
+            buffer.put_slice(&this.ahead.split_to(count));
+            Poll::Ready(Ok(()))
+        };
+        match read {
             Poll::Ready(Ok(())) if buffer.filled().len() > before => {
                 if let Phase::Idle(_) = this.client.phase.get() {
                     this.client.phase.set(Phase::Begun);

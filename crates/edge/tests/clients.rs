@@ -225,3 +225,34 @@ fn a_server_that_stops_reading_is_cut_off() {
     assert!(sending.join().unwrap() < 100);
     eventually("the permit is back", || fixed.in_flight() == 0);
 }
+
+/// After a moment of silence the edge keeps no more of a connection than its socket.
+#[test]
+fn a_client_that_comes_back_after_a_while_is_served_as_before() {
+    let origin = Origin::echo();
+    let limits = Options { keep_alive_idle_ms: 3_000, ..options() };
+    let (edge, _) = edge(limits, &[origin.address]);
+    let mut client = Client::new(edge.addresses()[0]);
+    for pause in [Duration::ZERO, Duration::from_millis(1_500), Duration::from_millis(1_200)] {
+        std::thread::sleep(pause);
+        let body = "x".repeat(100_000);
+        let head = format!("PUT / HTTP/1.1\r\nHost: a.example\r\nContent-Length: {}", body.len());
+        assert_eq!(client.ask(format!("{head}\r\n\r\n{body}")).text(), body);
+    }
+    // The beginning of a request that came with the one before is part of the next.
+    client.send("GET /one HTTP/1.1\r\nHost: a.example\r\n\r\nGET /two HT");
+    assert_eq!(client.reply().unwrap().status, 200);
+    std::thread::sleep(Duration::from_millis(1_500));
+    client.send("TP/1.1\r\nHost: a.example\r\n\r\n");
+    assert_eq!(client.reply().unwrap().status, 200);
+    assert_eq!(origin.seen().last().unwrap().line(), "GET /two HTTP/1.1");
+    let start = Instant::now();
+    assert_eq!(client.until_end(), (Vec::new(), End::Closed));
+    assert!(start.elapsed() >= Duration::from_millis(2_500), "it may wait as long as before");
+    // One that leaves meanwhile is noticed.
+    let mut leaver = Client::new(edge.addresses()[0]);
+    assert_eq!(leaver.get("/").status, 200);
+    std::thread::sleep(Duration::from_millis(1_500));
+    drop(leaver);
+    eventually("it is gone", || edge.metrics().connections_open == 0);
+}

@@ -1,4 +1,5 @@
-//! One GiB up and one GiB down add at most 1 MiB to the edge.
+//! One GiB up and one GiB down add at most 1 MiB to the edge; a client that waits for its next
+//! request adds at most 12 KiB.
 //!
 //! The edge runs in a process of its own (this program once more), so that nothing of the client
 //! or the origin counts; the kernel tells the peak of its resident memory. Both peers can be
@@ -25,14 +26,28 @@ const WARM_UP: usize = 1_000;
 const PIECE: usize = 128 * 1024;
 /// The promise, in KiB.
 const ADDED_KIB_MAX: u64 = 1024;
+/// Clients that wait, and what each may add, in KiB. Many systems allow a process 1,024
+/// descriptors; `waiting 20000` as arguments measures more of them.
+const WAITING: usize = 600;
+const WAITING_KIB_MAX: f64 = 12.0;
+/// Clients come in groups: the edge makes a waiting connection small after a quarter of a second,
+/// and what it needed until then serves the next group.
+const GROUP: usize = 50;
+const SETTLED_AFTER: Duration = Duration::from_millis(400);
 
 fn main() {
     match std::env::args().nth(1).as_deref() {
         Some("own") => serve(&std::env::args().nth(2).unwrap(), Upstream::Own),
         Some("hyper") => serve(&std::env::args().nth(2).unwrap(), Upstream::Hyper),
-        // Arguments of the test runner, such as a filter, change nothing: there is one test.
-        Some("--list") => println!("bodies_do_not_pile_up: test"),
-        _ => ["own", "hyper"].into_iter().for_each(measure),
+        // Arguments of the test runner, such as a filter, change nothing.
+        Some("--list") => {
+            println!("bodies_do_not_pile_up: test\nwaiting_clients_cost_little: test");
+        }
+        Some("waiting") => waiting(std::env::args().nth(2).map_or(WAITING, |n| n.parse().unwrap())),
+        _ => {
+            ["own", "hyper"].into_iter().for_each(measure);
+            waiting(WAITING);
+        }
     }
 }
 
@@ -40,7 +55,9 @@ fn main() {
 fn serve(origin: &str, upstream: Upstream) {
     let site = SiteOptions { body_bytes_max: u64::MAX, ..options().sites.remove(0) };
     let fixed = Fixed::new(&[origin.parse().unwrap()], 8);
-    let edge = Edge::start(Options { sites: vec![site], upstream, ..options() }, &fixed).unwrap();
+    let connections_max = 1_000_000;
+    let front = Options { sites: vec![site], upstream, connections_max, ..options() };
+    let edge = Edge::start(front, &fixed).unwrap();
     println!("{}", edge.addresses()[0]);
     std::io::stdout().flush().unwrap();
     let _ = std::io::stdin().read(&mut [0]);
@@ -146,4 +163,31 @@ fn measure(upstream: &str) {
         assert!(added <= ADDED_KIB_MAX, "{added} KiB were added by 1 GiB {name} ({upstream})");
     }
     println!("test bodies_do_not_pile_up ({upstream}) ... ok");
+}
+
+/// Each client has served one request, and waits for its next.
+fn waiting(count: usize) {
+    let origin = Origin::echo();
+    let (server, address) = start(origin.address, "own");
+    let open = |count: usize| {
+        let mut clients = Vec::new();
+        for number in 1..=count {
+            let mut client = Client::new(address);
+            assert_eq!(client.get("/").status, 200);
+            clients.push(client.stream);
+            if number % GROUP == 0 {
+                std::thread::sleep(SETTLED_AFTER);
+            }
+        }
+        clients
+    };
+    // What the edge needs once, whatever the number of its clients.
+    let first = open(2 * GROUP);
+    let before = status_kib(server.0.id(), "VmRSS:");
+    let rest = open(count);
+    let added = status_kib(server.0.id(), "VmRSS:").saturating_sub(before);
+    let each = added as f64 / rest.len() as f64;
+    println!("{count} waiting clients: {each:.1} KiB each, with {} before them", first.len());
+    assert!(each <= WAITING_KIB_MAX, "{each:.1} KiB for each waiting client");
+    println!("test waiting_clients_cost_little ... ok");
 }

@@ -122,8 +122,8 @@ impl ApacheProgram {
         let program = all.into_iter().find(|file| file.is_file());
         let program = program.ok_or_else(|| missing("apache2 or httpd", "PATH".to_owned()))?;
         let module = "mod_mpm_prefork.so";
-        let modules = MODULE_FOLDERS.map(PathBuf::from).into_iter();
-        let modules = { modules }.find(|folder| folder.join(module).is_file());
+        let mut folders = MODULE_FOLDERS.map(PathBuf::from).into_iter();
+        let modules = folders.find(|folder| folder.join(module).is_file());
         let modules = modules.ok_or_else(|| missing(module, MODULE_FOLDERS.join(", ")))?;
         Ok(Self { program, modules })
     }

@@ -24,6 +24,7 @@ mod source;
 
 pub use arrivals::{Arrival, Arrivals, SiteRule, TraceWindow};
 pub use format::Format;
+pub use lines::LineReader;
 pub use records::{BadLine, Record, Records, What};
 pub(crate) use replay::Next;
 pub use replay::{Replay, ReplayOptions, TraceSummary};

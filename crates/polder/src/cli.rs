@@ -23,7 +23,8 @@ pub mod exit {
     pub const INTERRUPTED: u8 = 130;
 }
 
-const ABOUT: &str = "\
+/// What the program does.
+pub(crate) const ABOUT: &str = "\
 Polder runs many web sites on one pool of nodes. Clients connect to its edges; each edge sends a
 request to a node that serves the request's site. When one site gets more load than its nodes can
 take, a node of an idle site moves over, within milliseconds, and no request is lost. Each site

@@ -14,8 +14,8 @@ use polder::status::NodeState;
 use std::net::SocketAddr;
 use std::time::Duration;
 
-/// Connections to each edge.
-const CLIENTS: usize = 8;
+/// Connections to each edge: together more than two nodes take at once.
+const CLIENTS: usize = 12;
 /// Machines; the first is the clients'.
 const MACHINES: [&str; 7] = ["c", "e0", "e1", "n1", "n2", "n3", "n4"];
 

@@ -88,6 +88,7 @@ fn every_command_has_a_page_that_readers_accept() {
         let text = page(&out.join(format!("polder-{name}.1")));
         assert!(text.contains(".SH NAME") && text.contains(".SH SYNOPSIS"), "{name}");
     }
+    assert!(page(&out.join("polder.1")).contains("\npolder \\- Many web sites on one pool"));
     assert!(page(&out.join("polder-load-constant.1")).contains("\\-\\-rate"));
     assert_eq!(page(&out.join("polder.1")), printed(&["man"]));
     for entry in std::fs::read_dir(&out).unwrap() {

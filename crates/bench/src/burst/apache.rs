@@ -24,7 +24,7 @@ pub(crate) use nodes::Nodes;
 const NODE_CORES: f64 = 0.2;
 /// CPU time that a request burns on top of what Apache takes for a static file (about 90 us):
 /// together so much that five nodes serve what edge and generator carry with a third of a core.
-const BURN_US: u32 = 90;
+const BURN_US: u32 = 70;
 /// Processes of a server beyond what edges send it at once: for checks, and for a connection that
 /// is just being closed.
 const SPARE_WORKERS: u16 = 2;
@@ -33,7 +33,7 @@ const DOCUMENT: lab::Document = lab::DOCUMENTS[0];
 /// Cores that the figure needs: the busy nodes take one of them.
 const CORES_MIN: usize = 2;
 /// What one node is expected to serve, for the progress bar only; requests per second.
-const EXPECTED_PER_S: f64 = 1_100.0;
+const EXPECTED_PER_S: f64 = 1_200.0;
 
 /// The schemes, in the order of their turns.
 const SCHEMES: [Scheme; 2] = [Scheme::Rigid, Scheme::Reconf];

@@ -1,5 +1,6 @@
 //! One line of each format. Pure: any bytes give a record or say what is wrong.
 
+use super::format::Format;
 use super::moment;
 use super::records::{Record, What};
 use http::uri::PathAndQuery;
@@ -16,8 +17,70 @@ const SECOND_NS: u64 = 1_000_000_000;
 
 type Read = Result<Record, &'static str>;
 
+/// Reads lines (or counts, or binary records) of one format. Pure: any bytes are accepted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LineReader {
+    format: Format,
+    columns: Option<Columns>,
+    interval_ns: u64,
+}
+
+impl LineReader {
+    /// `interval_ns` is that of formats which do not have one.
+    #[must_use]
+    pub fn new(format: Format, interval_ns: u64) -> Self {
+        Self { format, columns: None, interval_ns }
+    }
+
+    /// Learns the columns from the first line of a format that has a header.
+    ///
+    /// # Errors
+    ///
+    /// What is missing, in words.
+    pub fn read_header(&mut self, line: &[u8]) -> Result<(), &'static str> {
+        if self.format == Format::Requests {
+            let header = String::from_utf8_lossy(line);
+            self.columns = Columns::of(header.trim_end_matches('\r'));
+            self.columns.ok_or("the header has no columns time and url")?;
+        }
+        Ok(())
+    }
+
+    /// One piece, without what ends it; none for an empty line. `number` is its place, from 0, by
+    /// which counts have their time.
+    ///
+    /// # Errors
+    ///
+    /// What is wrong with it, in words.
+    pub fn read(&self, piece: &[u8], number: u64) -> Result<Option<Record>, &'static str> {
+        if self.format == Format::Binary {
+            let record = piece.first_chunk().filter(|record| record.len() == piece.len());
+            return binary(record.ok_or("cut off within a record")?).map(Some);
+        }
+        // Logs have agents in any encoding; what is read of a line is plain ASCII.
+        let line = String::from_utf8_lossy(piece);
+        let line = line.trim_end_matches('\r');
+        if line.is_empty() {
+            return Ok(None);
+        }
+        let record = match self.format {
+            Format::Minutes => minutes(line),
+            Format::Rates => rates(line, self.interval_ns),
+            Format::Counts => one_count(line, number, self.interval_ns),
+            Format::Tokens => tokens(line),
+            Format::Log => log(line),
+            Format::Requests => match self.columns {
+                Some(columns) => request(line, columns),
+                None => Err("the header has no columns time and url"),
+            },
+            Format::Binary => Err("not a binary record"),
+        };
+        record.map(Some)
+    }
+}
+
 /// `1998-04-30 21:30,2,49472`.
-pub(super) fn minutes(line: &str) -> Read {
+fn minutes(line: &str) -> Read {
     let mut fields = line.split(',');
     let at_ns = fields.next().and_then(moment::dashed).ok_or("no time as 1998-04-30 21:30")?;
     let count = fields.next().and_then(count).ok_or("no number of requests")?;
@@ -28,7 +91,7 @@ pub(super) fn minutes(line: &str) -> Read {
 }
 
 /// `12.5,3,4`: a time in seconds, and the requests of each column.
-pub(super) fn rates(line: &str, width_ns: u64) -> Read {
+fn rates(line: &str, width_ns: u64) -> Read {
     let mut fields = line.split(',');
     let at_ns = fields.next().and_then(moment::plain_seconds).ok_or("no time in seconds")?;
     let mut counts = Vec::new();
@@ -43,7 +106,7 @@ pub(super) fn rates(line: &str, width_ns: u64) -> Read {
 }
 
 /// One count; `number` says which it is, from 0.
-pub(super) fn one_count(word: &str, number: u64, width_ns: u64) -> Read {
+fn one_count(word: &str, number: u64, width_ns: u64) -> Read {
     let count = count(word).ok_or("no number of requests")?;
     let at_ns = number.checked_mul(width_ns).and_then(|at_ns| i64::try_from(at_ns).ok());
     let at_ns = at_ns.ok_or("beyond the end of time")?;
@@ -51,7 +114,7 @@ pub(super) fn one_count(word: &str, number: u64, width_ns: u64) -> Read {
 }
 
 /// `2023-11-16 18:15:46.6805900,374,44`.
-pub(super) fn tokens(line: &str) -> Read {
+fn tokens(line: &str) -> Read {
     let mut fields = line.split(',');
     let time = fields.next().and_then(moment::dashed).ok_or("no time as 2023-11-16 18:15:46.68")?;
     let context = fields.next().and_then(|field| field.parse::<u32>().ok());
@@ -83,7 +146,7 @@ impl Columns {
 }
 
 /// A line of a table of requests.
-pub(super) fn request(line: &str, columns: Columns) -> Read {
+fn request(line: &str, columns: Columns) -> Read {
     let fields: Vec<&str> = line.split('\t').take(COLUMNS_MAX).collect();
     let field = |place: usize| fields.get(place).copied();
     let at_ns = field(columns.time).and_then(moment::plain_seconds).ok_or("no time in seconds")?;
@@ -112,7 +175,7 @@ pub(super) fn log(line: &str) -> Read {
 }
 
 /// Big-endian: time, client, object, size (32 bits each); method, status, type, server (8 each).
-pub(super) fn binary(record: &[u8; BINARY_BYTES]) -> Read {
+fn binary(record: &[u8; BINARY_BYTES]) -> Read {
     let word = |at: usize| u32::from_be_bytes([0, 1, 2, 3].map(|byte| record[at + byte]));
     let (time, object, size) = (word(0), word(8), word(12));
     // All ones stand for a size that was not logged.

@@ -109,6 +109,17 @@ proptest! {
     }
 
     #[test]
+    fn any_bytes_are_read_in_any_format(
+        header in any::<Vec<u8>>(), piece in any::<Vec<u8>>(), number in any::<u64>(),
+    ) {
+        for format in Format::ALL {
+            let mut reader = LineReader::new(format, SECOND_NS);
+            let _ = reader.read_header(&header);
+            let _ = reader.read(&piece, number);
+        }
+    }
+
+    #[test]
     fn a_log_line_is_read_back(
         status in 100_u16..600, bytes in any::<u32>(), path in "/[a-zA-Z0-9/._~%?&=+-]{0,60}",
     ) {

@@ -1,7 +1,7 @@
 //! A trace as a stream of records, with what could not be read counted and named.
 
 use super::format::Format;
-use super::lines::{self, BINARY_BYTES, Columns};
+use super::lines::{BINARY_BYTES, LineReader};
 use super::source::{Cut, Got, Source, TraceError};
 use std::path::Path;
 
@@ -57,8 +57,7 @@ pub struct BadLine {
 pub struct Records {
     source: Source,
     format: Format,
-    columns: Option<Columns>,
-    interval_ns: u64,
+    lines: LineReader,
     bad_lines_max: u64,
     number: u64,
     bad_count: u64,
@@ -94,18 +93,9 @@ impl Records {
         let format = found
             .ok_or_else(|| TraceError::Format { path: source.path().to_owned(), known: known() })?;
         let (number, bad_count, bad, piece) = (0, 0, Vec::new(), Vec::new());
-        let columns = None;
-        let mut records = Self {
-            source,
-            format,
-            columns,
-            interval_ns,
-            bad_lines_max,
-            number,
-            bad_count,
-            bad,
-            piece,
-        };
+        let lines = LineReader::new(format, interval_ns);
+        let mut records =
+            Self { source, format, lines, bad_lines_max, number, bad_count, bad, piece };
         if format.has_header() {
             records.read_header()?;
         }
@@ -115,12 +105,8 @@ impl Records {
     fn read_header(&mut self) -> Result<(), TraceError> {
         self.number += 1;
         self.source.next(Cut::Lines, &mut self.piece)?;
-        if self.format == Format::Requests {
-            let header = String::from_utf8_lossy(&self.piece).into_owned();
-            self.columns = Columns::of(header.trim_end_matches('\r'));
-            if self.columns.is_none() {
-                self.add_bad("the header has no columns time and url")?;
-            }
+        if let Err(why) = self.lines.read_header(&self.piece) {
+            self.add_bad(why)?;
         }
         Ok(())
     }
@@ -144,7 +130,7 @@ impl Records {
             self.number += 1;
             let parsed = match got {
                 Got::TooLong => Err("longer than 64 KiB"),
-                _ => self.parse(),
+                _ => self.lines.read(&self.piece, self.number - 1),
             };
             match parsed {
                 Ok(Some(record)) => return Ok(Some(record)),
@@ -152,33 +138,6 @@ impl Records {
                 Err(why) => self.add_bad(why)?,
             }
         }
-    }
-
-    /// The piece as a record; none for an empty line.
-    fn parse(&self) -> Result<Option<Record>, &'static str> {
-        if self.format == Format::Binary {
-            let record = self.piece.first_chunk().filter(|record| record.len() == self.piece.len());
-            return lines::binary(record.ok_or("cut off within a record")?).map(Some);
-        }
-        // Logs have agents in any encoding; what is read of a line is plain ASCII.
-        let line = String::from_utf8_lossy(&self.piece);
-        let line = line.trim_end_matches('\r');
-        if line.is_empty() {
-            return Ok(None);
-        }
-        let record = match self.format {
-            Format::Minutes => lines::minutes(line),
-            Format::Rates => lines::rates(line, self.interval_ns),
-            Format::Counts => lines::one_count(line, self.number - 1, self.interval_ns),
-            Format::Tokens => lines::tokens(line),
-            Format::Log => lines::log(line),
-            Format::Requests => match self.columns {
-                Some(columns) => lines::request(line, columns),
-                None => Err("the header has no columns time and url"),
-            },
-            Format::Binary => Err("not a binary record"),
-        };
-        record.map(Some)
     }
 
     fn add_bad(&mut self, why: &'static str) -> Result<(), TraceError> {

@@ -101,6 +101,10 @@ impl Source {
         let mut head = Vec::new();
         let read = self.reader.by_ref().take(HEAD_BYTES).read_to_end(&mut head);
         read.map_err(|cause| self.failed(cause))?;
+        if head.is_empty() {
+            // Nothing at all: if it could not be decompressed, that is what is to be told.
+            self.finish()?;
+        }
         let rest = std::mem::replace(&mut self.reader, Box::new(io::empty()));
         self.reader = Box::new(io::Cursor::new(head.clone()).chain(rest));
         Ok(head)
@@ -278,7 +282,7 @@ mod tests {
         let path = folder.path().join("x.gz");
         std::fs::write(&path, "this is not compressed").unwrap();
         let mut source = Source::open(&path).unwrap();
-        let error = source.next(Cut::Lines, &mut Vec::new()).unwrap_err();
+        let error = source.head().unwrap_err();
         assert!(matches!(error, TraceError::Decompress { program: "gzip", .. }), "{error}");
         let missing = Source::open(&folder.path().join("missing")).map(|_| ()).unwrap_err();
         assert!(missing.to_string().contains("missing"), "{missing}");

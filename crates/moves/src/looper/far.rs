@@ -420,3 +420,7 @@ pub(super) fn reads(ranges: &[Range<usize>], words_max: usize) -> Vec<(usize, Op
 pub(super) const fn at(index: usize) -> u64 {
     index as u64 * WORD_BYTES
 }
+
+#[cfg(test)]
+#[path = "far_tests.rs"]
+mod tests;

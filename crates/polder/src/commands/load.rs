@@ -220,17 +220,21 @@ fn run_constant(constant: &Constant, style: Style) -> Result<Output, CommandErro
     let (seconds, late) = (report.run.seconds(), report.late);
     let mut output = result(&rows, seconds, constant.target.json, &[("late", late)])?;
     if !constant.target.json {
-        tell_late(&mut output, late);
+        let is_full = report.peak_in_flight >= constant.in_flight_max;
+        tell_late(&mut output, late, is_full);
     }
     Ok(output)
 }
 
-fn tell_late(output: &mut Output, late: u64) {
+/// `is_full`: as many requests were in flight as may be.
+fn tell_late(output: &mut Output, late: u64, is_full: bool) {
     if late > 0 {
-        let _ = writeln!(
-            output.text,
-            "{late} requests left late: this machine was too busy to send them in time"
-        );
+        let why = if is_full {
+            "as many were in flight as --in-flight-max allows"
+        } else {
+            "this machine was too busy to send them in time"
+        };
+        let _ = writeln!(output.text, "{late} requests left late: {why}");
     }
 }
 

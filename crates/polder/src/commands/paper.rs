@@ -2,8 +2,8 @@
 //! program, made from the command line's own definition.
 
 use super::{CommandError, Output};
-use crate::cli::Cli;
-use clap::{Args, CommandFactory as _};
+use crate::cli::{ABOUT, Cli};
+use clap::{Args, Command, CommandFactory as _};
 use clap_complete::Shell;
 use std::fs;
 use std::path::PathBuf;
@@ -38,17 +38,22 @@ pub(super) fn completions(arguments: &CompletionsArguments) -> Result<Output, Co
     Ok(Output::from(String::from_utf8_lossy(&script).into_owned()))
 }
 
+/// The command line with a description that fits the first line of a page, where `apropos` looks.
+fn described() -> Command {
+    Cli::command().about("Many web sites on one pool of nodes").long_about(ABOUT)
+}
+
 /// The page of `polder`, or the pages of all commands as files.
 pub(super) fn man(arguments: &ManArguments) -> Result<Output, CommandError> {
     let io_error = |doing| move |cause| CommandError::Io { doing, cause };
     let Some(folder) = &arguments.out else {
         let mut page = Vec::new();
-        let written = clap_mangen::Man::new(Cli::command()).render(&mut page);
+        let written = clap_mangen::Man::new(described()).render(&mut page);
         written.map_err(io_error("cannot write a page"))?;
         return Ok(Output::from(String::from_utf8_lossy(&page).into_owned()));
     };
     fs::create_dir_all(folder).map_err(io_error("cannot make the folder of the pages"))?;
-    let written = clap_mangen::generate_to(Cli::command(), folder);
+    let written = clap_mangen::generate_to(described(), folder);
     written.map_err(io_error("cannot write the pages"))?;
     Ok(Output { aside: format!("written: {}/polder*.1\n", folder.display()), ..Output::default() })
 }

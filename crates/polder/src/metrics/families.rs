@@ -216,6 +216,16 @@ const FAMILIES: &[Family] = &[
         edges!(edge => edge.upgraded as f64),
     ),
     counter(
+        "polder_edge_tls_handshakes",
+        "TLS handshakes that were completed.",
+        edges!(edge => edge.tls_handshakes as f64),
+    ),
+    counter(
+        "polder_edge_failed_tls_handshakes",
+        "TLS handshakes that failed, those whose client went away among them.",
+        edges!(edge => edge.tls_failures as f64),
+    ),
+    counter(
         "polder_edge_refused_proxy_headers",
         "Connections closed because they did not begin with a PROXY header as they must.",
         edges!(edge => edge.proxy_headers_refused as f64),

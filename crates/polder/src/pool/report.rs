@@ -177,6 +177,8 @@ impl Reporter {
             settings_hash: self.hash,
             moves: pool.counters.moves,
             upgraded: counters.upgraded_by_node.values().sum(),
+            tls_handshakes: counters.tls_handshakes,
+            tls_failures: counters.tls_failures,
             proxy_headers_refused: counters.proxy_headers_refused,
             access_log_dropped: counters.access_log_dropped,
         }

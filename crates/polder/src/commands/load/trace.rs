@@ -147,10 +147,16 @@ pub(super) fn run(arguments: &TraceArguments, style: Style) -> Result<Output, Co
     let bar = with_bar(&mut generator, length_ms, style, elapsed_ms);
     let report = generator.replay(replay, arguments.in_flight_max).map_err(CommandError::Load)?;
     bar.finish_and_clear();
-    told(report, &hosts, arguments.json)
+    let is_full = report.constant.peak_in_flight >= arguments.in_flight_max;
+    told(report, &hosts, arguments.json, is_full)
 }
 
-fn told(report: ReplayReport, hosts: &[String], is_json: bool) -> Result<Output, CommandError> {
+fn told(
+    report: ReplayReport,
+    hosts: &[String],
+    is_json: bool,
+    is_full: bool,
+) -> Result<Output, CommandError> {
     let ReplayReport { constant, traces } = report;
     let traces = traces?;
     let run = constant.run;
@@ -165,7 +171,7 @@ fn told(report: ReplayReport, hosts: &[String], is_json: bool) -> Result<Output,
     ];
     let mut output = result(&rows, run.seconds(), is_json, &extra)?;
     if !is_json {
-        tell_late(&mut output, constant.late);
+        tell_late(&mut output, constant.late, is_full);
         for trace in &traces {
             tell_trace(&mut output, trace);
         }
