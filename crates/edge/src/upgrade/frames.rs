@@ -160,13 +160,20 @@ mod tests {
         #[test]
         fn frames_end_where_they_were_put_together(
             kinds in prop::collection::vec(
-                (0_u8..3, any::<bool>(), prop_oneof![0_usize..140, Just(65_535), Just(65_536)], any::<bool>()),
+                (
+                    0_u8..3,
+                    any::<bool>(),
+                    prop_oneof![0_usize..140, Just(65_535), Just(65_536)],
+                    any::<bool>(),
+                ),
                 1..6,
             ),
             cuts in prop::collection::vec(1_usize..5_000, 1..80),
         ) {
-            let frames: Vec<_> =
-                kinds.iter().map(|&(code, mask, length, long)| frame(code, mask, length, long)).collect();
+            let made = kinds.iter().map(|&(code, mask, length, long)| {
+                frame(code, mask, length, long)
+            });
+            let frames: Vec<_> = made.collect();
             let all = frames.concat();
             let mut ends = Vec::new();
             let mut tracker = Frames::default();
