@@ -15,6 +15,8 @@
 
 mod arrivals;
 mod format;
+#[cfg(test)]
+mod fuzz_tests;
 mod lines;
 mod moment;
 mod random;
