@@ -85,26 +85,22 @@ async fn serve_awake<D: Dispatcher>(
         }
     })
     .await;
-    match ended {
-        Some(ended) => {
-            ended?;
-            if let Some(tunnel) = client.tunnel.take() {
-                let http1::Parts { io, read_buf, .. } = connection.into_parts();
-                let mut wire = io.into_inner();
-                wire.upgrade(tunnel.idle);
-                // Boxed, so that other connections' tasks do not keep room for it.
-                Box::pin(tunnel.run(&mut wire, &read_buf)).await;
-            }
-            Ok(None)
-        }
-        None => {
-            let parts = connection.into_parts();
-            let mut wire = parts.io.into_inner();
-            // The beginning of a request that came with the one before.
-            wire.unread(parts.read_buf);
-            Ok(Some(wire))
-        }
+    let is_over = ended.transpose()?.is_some();
+    let tunnel = client.tunnel.take();
+    if is_over && tunnel.is_none() {
+        return Ok(None);
     }
+    let http1::Parts { io, read_buf, .. } = connection.into_parts();
+    let mut wire = io.into_inner();
+    let Some(tunnel) = tunnel else {
+        // The beginning of a request that came with the one before.
+        wire.unread(read_buf);
+        return Ok(Some(wire));
+    };
+    wire.upgrade(tunnel.idle);
+    // Boxed, so that other connections' tasks do not keep room for it.
+    Box::pin(tunnel.run(&mut wire, &read_buf)).await;
+    Ok(None)
 }
 
 /// Ready once connections that wait are to be closed.

@@ -142,8 +142,8 @@ fn offers_that_are_not_passed_on_leave_an_ordinary_request() {
         (
             &plain,
             format!(
-                "POST / HTTP/1.1\r\nHost: a.example\r\n{offer}Transfer-Encoding: chunked\r\n\r\n\
-                 0\r\n\r\n"
+                "POST / HTTP/1.1\r\nHost: a.example\r\n{offer}\
+                 Transfer-Encoding: chunked\r\n\r\n0\r\n\r\n"
             ),
         ),
     ] {

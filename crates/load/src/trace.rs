@@ -27,6 +27,7 @@ mod source;
 pub use arrivals::{Arrival, Arrivals, SiteRule, TraceWindow};
 pub use format::Format;
 pub use lines::LineReader;
+pub(crate) use random::Random;
 pub use records::{BadLine, Record, Records, What};
 pub(crate) use replay::Next;
 pub use replay::{Replay, ReplayOptions, TraceSummary};

@@ -170,10 +170,11 @@ mod tests {
             ),
             cuts in prop::collection::vec(1_usize..5_000, 1..80),
         ) {
-            let made = kinds.iter().map(|&(code, mask, length, long)| {
-                frame(code, mask, length, long)
-            });
-            let frames: Vec<_> = made.collect();
+            let frames: Vec<_> =
+                kinds
+                    .iter()
+                    .map(|&(code, mask, length, long)| frame(code, mask, length, long))
+                    .collect();
             let all = frames.concat();
             let mut ends = Vec::new();
             let mut tracker = Frames::default();

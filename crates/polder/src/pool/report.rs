@@ -176,9 +176,9 @@ impl Reporter {
             look_cpu_pct: if every_us > 0.0 { 100.0 * look_us / every_us } else { 0.0 },
             settings_hash: self.hash,
             moves: pool.counters.moves,
-            upgraded: counters.upgraded_by_node.values().sum(),
             tls_handshakes: counters.tls_handshakes,
             tls_failures: counters.tls_failures,
+            upgraded: counters.upgraded_by_node.values().sum(),
             proxy_headers_refused: counters.proxy_headers_refused,
             access_log_dropped: counters.access_log_dropped,
         }

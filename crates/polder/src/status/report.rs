@@ -166,12 +166,12 @@ pub struct EdgeStatus {
     pub settings_hash: SettingsHash,
     /// Moves that it carried out since its start.
     pub moves: u64,
-    /// Its connections that were upgraded to another protocol.
-    pub upgraded: u64,
     /// TLS handshakes that were completed.
     pub tls_handshakes: u64,
     /// TLS handshakes that failed.
     pub tls_failures: u64,
+    /// Its connections that were upgraded to another protocol.
+    pub upgraded: u64,
     /// Connections closed because they did not begin with a header of the PROXY protocol.
     pub proxy_headers_refused: u64,
     /// Lines of the access log that were dropped.
