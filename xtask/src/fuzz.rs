@@ -3,7 +3,7 @@
 //! A target is a test named `fuzz_NAME`, written with the crate `fuzzing`; what it does there, and
 //! what its environment means, stands in that crate. The table here says where each one is.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeSet, VecDeque};
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode, Output, Stdio};
 use std::sync::{Mutex, PoisonError};
@@ -42,6 +42,7 @@ const TARGETS: &[Target] = &[
     target("tcp_messages", "remote-memory", Place::Test("fuzz")),
     target("tcp_service", "remote-memory", Place::Test("tcp")),
     target("tcp_owner", "remote-memory", Place::Test("tcp")),
+    target("trace", "load", Place::Lib),
     target("request_heads", "edge", Place::Lib),
     target("hosts", "edge", Place::Lib),
     target("proxy_header", "edge", Place::Lib),
@@ -142,13 +143,15 @@ fn build(top: &Path, options: &Options) -> Result<Vec<PathBuf>, String> {
     if options.targets.len() == TARGETS.len() {
         cargo.args(ALL_CRATES);
     } else {
-        for target in &options.targets {
-            cargo.args(["--package", target.krate]);
-            match target.place {
-                Place::Lib => cargo.arg("--lib"),
-                Place::Test(name) => cargo.args(["--test", name]),
+        // Each word once: cargo takes `--lib` a single time.
+        let words = options.targets.iter().flat_map(|target| {
+            let place = match target.place {
+                Place::Lib => "--lib".to_owned(),
+                Place::Test(name) => format!("--test={name}"),
             };
-        }
+            [format!("--package={}", target.krate), place]
+        });
+        cargo.args(words.collect::<BTreeSet<_>>());
     }
     let output = cargo.stderr(Stdio::inherit()).output();
     let output = output.map_err(|error| format!("cargo does not start: {error}"))?;

@@ -33,6 +33,7 @@ fn assert_above_zero(summary: &Value, names: &[&str]) {
 fn proxies_take_turns_and_answer_every_request() {
     let Some(summary) = least("proxy") else { return };
     assert_above_zero(&summary, &["cpu_over_nginx", "cpu_over_haproxy"]);
+    assert_above_zero(&summary, &["tls_cpu_over_nginx", "h2_cpu_over_nginx"]);
     assert_eq!(summary["failed_requests"], 0, "{summary}");
 }
 

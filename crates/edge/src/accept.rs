@@ -13,6 +13,7 @@ use crate::live::{Change, Live};
 use crate::metrics::Shard;
 use crate::options::Options;
 use crate::tls::HANDSHAKES_MAX;
+use crate::upgrade::{CLOSE_TIME, Tunnels, watch_nodes};
 use crate::upstream::{Pool, PoolLimits};
 use hyper::server::conn::http1;
 use std::future::poll_fn;
@@ -51,6 +52,7 @@ impl<D: Dispatcher> Core<D> {
             metrics,
             log: log.map(Rc::new),
             chance: Rc::new(Chance::seeded()),
+            tunnels: Tunnels::new(),
             draining: Rc::default(),
             drain: Rc::default(),
             closing: Rc::default(),
@@ -72,6 +74,7 @@ impl<D: Dispatcher> Core<D> {
             metrics: Arc::clone(&self.metrics),
             log: self.log.clone(),
             chance: Rc::clone(&self.chance),
+            tunnels: Rc::clone(&self.tunnels),
             draining: Rc::clone(&self.draining),
             drain: Rc::clone(&self.drain),
             closing: Rc::clone(&self.closing),
@@ -121,6 +124,7 @@ pub(crate) async fn run<D: Dispatcher>(
     tokio::task::spawn_local(async move { sweeping.sweep().await });
     let live = Live::new(Rc::clone(&core));
     tokio::task::spawn_local(Rc::clone(&live).follow(changes));
+    tokio::task::spawn_local(watch_nodes(Rc::clone(&core)));
     for socket in sockets {
         tokio::task::spawn_local(accept(Rc::clone(&live), socket));
     }
@@ -141,6 +145,7 @@ pub(crate) async fn run<D: Dispatcher>(
         () = drained => {}
         () = tokio::time::sleep(limit) => {
             tracing::warn!(connections = core.open.get(), "the edge stops before it is drained");
+            core.tunnels.close(CLOSE_TIME * 3).await;
         }
         () = stopped(&core, stage) => {}
     }

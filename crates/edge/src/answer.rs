@@ -60,6 +60,8 @@ pub enum Reason {
     NoServer,
     /// See [`Refusal::Draining`].
     Draining,
+    /// `upgraded_max` connections are upgraded already.
+    UpgradesFull,
     /// No connection to a server, or none in time.
     ConnectFailed,
     /// The server closed or reset the connection before its response.
@@ -72,7 +74,7 @@ pub enum Reason {
 
 impl Reason {
     /// All of them, in the order of the counters.
-    pub const ALL: [Self; 21] = [
+    pub const ALL: [Self; 22] = [
         Self::BadRequest,
         Self::BadMethod,
         Self::BadTransferCoding,
@@ -90,6 +92,7 @@ impl Reason {
         Self::QueueTimeout,
         Self::NoServer,
         Self::Draining,
+        Self::UpgradesFull,
         Self::ConnectFailed,
         Self::ServerBroke,
         Self::ServerTimeout,
@@ -117,6 +120,7 @@ impl Reason {
             Self::QueueTimeout => Refusal::QueueTimeout.name(),
             Self::NoServer => Refusal::NoServer.name(),
             Self::Draining => Refusal::Draining.name(),
+            Self::UpgradesFull => "upgrades-full",
             Self::ConnectFailed => "connect-failed",
             Self::ServerBroke => "server-broke",
             Self::ServerTimeout => "server-timeout",
@@ -137,9 +141,11 @@ impl Reason {
             Self::ClientTimeout => StatusCode::REQUEST_TIMEOUT,
             Self::UnknownSite | Self::NoCertificate => StatusCode::MISDIRECTED_REQUEST,
             Self::ClientRate | Self::SiteRate => StatusCode::TOO_MANY_REQUESTS,
-            Self::QueueFull | Self::QueueTimeout | Self::NoServer | Self::Draining => {
-                StatusCode::SERVICE_UNAVAILABLE
-            }
+            Self::QueueFull
+            | Self::QueueTimeout
+            | Self::NoServer
+            | Self::Draining
+            | Self::UpgradesFull => StatusCode::SERVICE_UNAVAILABLE,
             Self::ConnectFailed | Self::ServerBroke | Self::BadResponse => StatusCode::BAD_GATEWAY,
             Self::ServerTimeout => StatusCode::GATEWAY_TIMEOUT,
         }
@@ -149,7 +155,11 @@ impl Reason {
     #[must_use]
     pub const fn source(self) -> Source {
         match self {
-            Self::QueueFull | Self::QueueTimeout | Self::NoServer | Self::Draining => Source::Edge,
+            Self::QueueFull
+            | Self::QueueTimeout
+            | Self::NoServer
+            | Self::Draining
+            | Self::UpgradesFull => Source::Edge,
             Self::ConnectFailed | Self::ServerBroke | Self::ServerTimeout | Self::BadResponse => {
                 Source::Server
             }
@@ -186,6 +196,7 @@ impl Reason {
             Self::QueueTimeout => "No server became free in time. Try again soon.\n",
             Self::NoServer => "No server of this site is available. Try again soon.\n",
             Self::Draining => "This server is about to stop. Try again.\n",
+            Self::UpgradesFull => "Too many connections are open. Try again soon.\n",
             Self::ConnectFailed => "The site's server could not be reached.\n",
             Self::ServerBroke => "The site's server closed the connection before its response.\n",
             Self::ServerTimeout => "The site's server did not answer in time.\n",

@@ -22,6 +22,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::task::Poll;
 use std::time::Duration;
+use tokio::sync::OwnedSemaphorePermit;
 use tokio::time::Instant;
 
 /// A request that was taken, in a form that can be sent more than once.
@@ -35,6 +36,8 @@ pub(crate) struct Outgoing {
     pub(crate) labels: Labels,
     /// What a connection to the server must have begun with.
     pub(crate) announced: Option<Announced>,
+    /// A share of `upgraded_max`, if the server may switch to another protocol.
+    pub(crate) upgrade_share: Option<OwnedSemaphorePermit>,
 }
 
 impl Outgoing {

@@ -10,6 +10,7 @@ use crate::options::Options;
 use crate::rate::Limiter;
 use crate::sticky::Stickiness;
 use crate::tls::Tls;
+use crate::upgrade::Tunnels;
 use crate::upstream::Pool;
 use hyper::server::conn::http1;
 use std::cell::Cell;
@@ -30,6 +31,8 @@ pub(crate) struct Shared {
     pub(crate) stickiness: Vec<Option<Stickiness>>,
     /// `connections_max` of the whole edge.
     pub(crate) connections: Arc<Semaphore>,
+    /// `upgraded_max` of the whole edge.
+    pub(crate) upgraded: Arc<Semaphore>,
 }
 
 impl fmt::Debug for Shared {
@@ -47,6 +50,7 @@ pub(crate) struct Core<D> {
     pub(crate) metrics: Arc<Shard>,
     pub(crate) log: Option<Rc<LogQueue>>,
     pub(crate) chance: Rc<Chance>,
+    pub(crate) tunnels: Rc<Tunnels>,
     pub(crate) server: http1::Builder,
     /// No new connection, and each answer ends its connection.
     pub(crate) draining: Rc<Cell<bool>>,

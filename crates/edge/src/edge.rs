@@ -120,7 +120,7 @@ impl Edge {
         let (before, changes) = &mut *current;
         live::check_fixed(&before.options, &options)?;
         let shared = Arc::new(live::shared(options, Some(before))?);
-        let owed = live::resize(&shared, before.options.connections_max);
+        let owed = live::resize(&shared, &before.options);
         *before = Arc::clone(&shared);
         changes.tell(&shared, owed)
     }

@@ -27,6 +27,13 @@ pub trait Dispatcher: Clone + Send + 'static {
         site: SiteId,
         ask: Ask<'_>,
     ) -> impl Future<Output = Result<Self::Permit, Refusal>>;
+
+    /// Whether a node is known to serve the site no more. Connections that outlive their permit,
+    /// upgraded ones, are ended by it. Whoever moves no nodes never says so.
+    fn has_left(&self, site: SiteId, node: NodeId) -> bool {
+        let _ = (site, node);
+        false
+    }
 }
 
 /// What one request asks for besides a server of its site.

@@ -6,6 +6,7 @@ use crate::attempt::Outgoing;
 use crate::head::{Framing, content_length, is_connection_option, is_protected};
 use crate::labels::{Labels, TRACEPARENT, X_REQUEST_ID};
 use crate::options::ForwardedTrust;
+use crate::upgrade::agreed;
 use crate::upstream::HeadFault;
 use http::header::{self, HeaderMap, HeaderName, HeaderValue};
 use http::request::Parts;
@@ -26,7 +27,7 @@ pub(crate) enum Fields<'a> {
 
 impl Fields<'_> {
     /// Room for the fields that the edge adds.
-    pub(crate) const ADDED: usize = 9;
+    pub(crate) const ADDED: usize = 11;
 
     fn add(&mut self, name: &HeaderName, value: &HeaderValue) {
         match self {
@@ -148,6 +149,10 @@ impl Forwarder {
         if head.expects_continue {
             to.add(&header::EXPECT, &HeaderValue::from_static("100-continue"));
         }
+        if let Some(protocols) = &head.upgrade {
+            to.add(&header::CONNECTION, &HeaderValue::from_static("upgrade"));
+            to.add(&header::UPGRADE, protocols);
+        }
         to.add(&X_FORWARDED_FOR, &caller.forwarded_for);
         // `Connection` can't have dropped these: it may not name them.
         if rewrite || !parts.headers.contains_key(X_FORWARDED_PROTO) {
@@ -192,12 +197,16 @@ fn joined_cookie(parts: &Parts) -> Option<HeaderValue> {
 
 /// The fields of a server's response as the client gets them. hyper has read its framing, but
 /// says nothing of what contradicts it.
-pub(crate) fn response(status: StatusCode, from: &HeaderMap) -> Result<HeaderMap, HeadFault> {
+pub(crate) fn response(
+    status: StatusCode,
+    from: &HeaderMap,
+    offered: Option<&HeaderValue>,
+) -> Result<HeaderMap, HeadFault> {
     let mut fields = ResponseFields::new(from.len());
     for (name, value) in from {
         fields.add(name.clone(), value.clone())?;
     }
-    fields.finish(status)
+    fields.finish(status, offered)
 }
 
 /// The fields of one response, on their way from the server to the client.
@@ -210,14 +219,18 @@ pub(crate) struct ResponseFields {
     pub(crate) keeps: bool,
     /// Fields that `Connection` names.
     named: Vec<HeaderName>,
+    /// `Connection` names `Upgrade`.
+    switches: bool,
+    upgrade: Option<HeaderValue>,
 }
 
 impl ResponseFields {
     pub(crate) fn new(count: usize) -> Self {
         // One for the length, one for the request's id.
         let to = HeaderMap::with_capacity(count + 2);
-        let (closes, keeps, named) = (false, false, Vec::new());
-        Self { to, length: None, chunked: false, closes, keeps, named }
+        let (length, upgrade, named) = (None, None, Vec::new());
+        let (chunked, closes, keeps, switches) = (false, false, false, false);
+        Self { to, length, chunked, closes, keeps, named, switches, upgrade }
     }
 
     /// Takes the next field, or says that the response is ambiguous.
@@ -240,7 +253,23 @@ impl ResponseFields {
             && let Ok(options) = value.to_str()
         {
             self.connection(options);
+        } else if name == header::UPGRADE {
+            self.upgrade = Some(value);
         }
+        Ok(())
+    }
+
+    /// Puts down what is switched to, which must have been offered. No body may stand between
+    /// (RFC 9110, 15.2).
+    fn switch(&mut self, offered: Option<&HeaderValue>) -> Result<(), HeadFault> {
+        let (Some(offered), Some(named)) = (offered, self.upgrade.take()) else {
+            return Err(HeadFault::Malformed);
+        };
+        if !self.switches || self.chunked || self.length.is_some() || !agreed(offered, &named) {
+            return Err(HeadFault::Malformed);
+        }
+        self.to.insert(header::CONNECTION, HeaderValue::from_static("upgrade"));
+        self.to.insert(header::UPGRADE, named);
         Ok(())
     }
 
@@ -248,6 +277,7 @@ impl ResponseFields {
         for option in options.split(',').map(str::trim) {
             self.closes |= option.eq_ignore_ascii_case("close");
             self.keeps |= option.eq_ignore_ascii_case("keep-alive");
+            self.switches |= option.eq_ignore_ascii_case("upgrade");
             if !is_connection_option(option)
                 && let Ok(name) = option.parse()
             {
@@ -257,11 +287,16 @@ impl ResponseFields {
     }
 
     /// The fields that go on. Those that `Connection` names do not, unless they matter.
-    pub(crate) fn finish(mut self, status: StatusCode) -> Result<HeaderMap, HeadFault> {
-        // Nobody asked for another protocol: `Upgrade` is not forwarded.
-        let upgrades = status == StatusCode::SWITCHING_PROTOCOLS;
-        if upgrades || (self.chunked && self.length.is_some()) {
+    pub(crate) fn finish(
+        mut self,
+        status: StatusCode,
+        offered: Option<&HeaderValue>,
+    ) -> Result<HeaderMap, HeadFault> {
+        if self.chunked && self.length.is_some() {
             return Err(HeadFault::Malformed);
+        }
+        if status == StatusCode::SWITCHING_PROTOCOLS {
+            self.switch(offered)?;
         }
         let dropped = |name: &HeaderName| self.named.contains(name) && !is_protected(name.as_str());
         if self.to.keys().any(dropped) {
@@ -301,8 +336,9 @@ mod tests {
         let head = Head::read(&parts, 1_000).unwrap();
         let host = head.host.clone().unwrap();
         let labels = Labels::default();
-        let (slot, upload, announced) = (SiteSlot(0), None, None);
-        let outgoing = Outgoing { parts, head, host, caller, slot, upload, labels, announced };
+        let (slot, upload, announced, upgrade_share) = (SiteSlot(0), None, None, None);
+        let outgoing =
+            Outgoing { parts, head, host, caller, slot, upload, labels, announced, upgrade_share };
         let (mut map, mut lines) = (HeaderMap::new(), Vec::new());
         let forwarder = Forwarder::new(trust, "edge");
         forwarder.request(&outgoing, &mut Fields::Map(&mut map));
@@ -433,7 +469,7 @@ mod tests {
             for &(name, value) in fields {
                 from.append(name, HeaderValue::from_static(value));
             }
-            response(StatusCode::OK, &from)
+            response(StatusCode::OK, &from, None)
         };
         let lengths = check(&[("content-length", "5"), ("content-length", "5")]).unwrap();
         assert_eq!(all(&lengths, "content-length"), ["5"]);
@@ -456,8 +492,37 @@ mod tests {
         from.append("connection", HeaderValue::from_static("x-a, set-cookie, close"));
         from.append("x-a", HeaderValue::from_static("1"));
         from.append("set-cookie", HeaderValue::from_static("s"));
-        let to = response(StatusCode::OK, &from).unwrap();
+        let to = response(StatusCode::OK, &from, None).unwrap();
         assert_eq!(to.len(), 1);
         assert!(to.contains_key("set-cookie"));
+    }
+
+    #[test]
+    fn a_server_switches_to_what_was_offered_and_to_nothing_else() {
+        let offered = HeaderValue::from_static("websocket");
+        let check = |fields: &[(&'static str, &'static str)], offered: Option<&HeaderValue>| {
+            let mut from = HeaderMap::new();
+            for &(name, value) in fields {
+                from.append(name, HeaderValue::from_static(value));
+            }
+            response(StatusCode::SWITCHING_PROTOCOLS, &from, offered)
+        };
+        let good = [("connection", "x-hop, Upgrade"), ("upgrade", "WebSocket"), ("x-hop", "1")];
+        let to = check(&good, Some(&offered)).unwrap();
+        assert_eq!(
+            (all(&to, "connection"), all(&to, "upgrade")),
+            (vec!["upgrade"], vec!["WebSocket"])
+        );
+        assert!(!to.contains_key("x-hop"));
+        assert!(check(&good, None).is_err(), "nobody asked");
+        for bad in [
+            &good[..1],
+            &good[1..],
+            &[("connection", "upgrade"), ("upgrade", "h2c")],
+            &[good[0], good[1], ("content-length", "0")],
+            &[good[0], good[1], ("transfer-encoding", "chunked")],
+        ] {
+            assert!(check(bad, Some(&offered)).is_err(), "{bad:?}");
+        }
     }
 }

@@ -146,6 +146,7 @@ fn check_forwarded(parts: Parts, head: Head, trust: ForwardedTrust, chance: &Cha
         upload: None,
         labels,
         announced: None,
+        upgrade_share: None,
     };
     let mut bytes = Vec::new();
     Forwarder::new(trust, "edge").request(&outgoing, &mut Fields::Lines(&mut bytes));

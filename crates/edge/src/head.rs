@@ -14,10 +14,11 @@
 //! | trailers | dropped; the connection closes after the response |
 //! | absolute form | origin form, and `Host` from its authority (RFC 9112, 3.2.2) |
 //! | `Connection: name` | that field is dropped; naming one of [`PROTECTED`] is refused |
-//! | `Upgrade` | dropped |
+//! | `Upgrade` | what [`offered`] leaves of it; dropped beside a body |
 
 use crate::answer::Reason;
 use crate::hosts::host_of;
+use crate::upgrade::offered;
 use http::header::{self, HeaderMap, HeaderName, HeaderValue};
 use http::request::Parts;
 use http::uri::PathAndQuery;
@@ -82,6 +83,8 @@ pub(crate) struct Head {
     pub(crate) expects_continue: bool,
     /// Fields that end here because `Connection` names them.
     pub(crate) dropped: Vec<HeaderName>,
+    /// Protocols that the server may switch to.
+    pub(crate) upgrade: Option<HeaderValue>,
 }
 
 impl Head {
@@ -103,7 +106,8 @@ impl Head {
         let modern = parts.version == Version::HTTP_11;
         let expects_continue = expects(&parts.headers, modern)? && framing != Framing::None;
         let dropped = connection_names(&parts.headers)?;
-        Ok(Self { host, target, framing, expects_continue, dropped })
+        let upgrade = offered(parts, framing);
+        Ok(Self { host, target, framing, expects_continue, dropped, upgrade })
     }
 }
 

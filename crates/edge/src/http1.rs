@@ -7,6 +7,8 @@
 //! A connection that has waited for [`PARK_AFTER`] is *parked*: hyper's part, with its buffers and
 //! the room for a request's future, goes, and is made anew when the client sends something. Tens
 //! of thousands of waiting clients so cost little more than their sockets.
+//!
+//! Where a response has switched to another protocol, `upgrade` goes on with the connection.
 
 use crate::caller::Caller;
 use crate::core::Core;
@@ -16,6 +18,7 @@ use crate::serve::serve;
 use crate::stream::ClientStream;
 use crate::watchdog::Watchdog;
 use crate::wire::{Client, ClientWire};
+use hyper::server::conn::http1;
 use hyper_util::rt::TokioIo;
 use std::future::{Future, poll_fn};
 use std::pin::{Pin, pin};
@@ -85,16 +88,22 @@ async fn serve_awake<D: Dispatcher>(
         }
     })
     .await;
-    match ended {
-        Some(ended) => ended.map(|()| None),
-        None => {
-            let parts = connection.into_parts();
-            let mut wire = parts.io.into_inner();
-            // The beginning of a request that came with the one before.
-            wire.unread(parts.read_buf);
-            Ok(Some(wire))
-        }
+    let is_over = ended.transpose()?.is_some();
+    let tunnel = client.tunnel.take();
+    if is_over && tunnel.is_none() {
+        return Ok(None);
     }
+    let http1::Parts { io, read_buf, .. } = connection.into_parts();
+    let mut wire = io.into_inner();
+    let Some(tunnel) = tunnel else {
+        // The beginning of a request that came with the one before.
+        wire.unread(read_buf);
+        return Ok(Some(wire));
+    };
+    wire.upgrade(tunnel.idle);
+    // Boxed, so that other connections' tasks do not keep room for it.
+    Box::pin(tunnel.run(&mut wire, &read_buf)).await;
+    Ok(None)
 }
 
 /// Ready once connections that wait are to be closed.

@@ -14,6 +14,7 @@
 //! 4. `attempt` sends the request over a connection of `upstream`, its head written by
 //!    `forward`, its body streamed by `upload`; where rule 5 of the design allows, a failure
 //!    leads to another server.
+//!    A server that switches to another protocol leads on to `upgrade` instead of 5.
 //! 5. `download` streams the response; with its end from the server's side the permit goes, and
 //!    `access_log` has its line.
 //!
@@ -54,6 +55,7 @@ mod stream;
 mod tls;
 #[cfg(test)]
 mod told_fuzz_tests;
+mod upgrade;
 mod upload;
 mod upstream;
 mod watchdog;

@@ -58,8 +58,8 @@ impl<D: Dispatcher> Live<D> {
     /// Follows changes until the edge is gone.
     pub(crate) async fn follow(self: Rc<Self>, mut changes: UnboundedReceiver<Change>) {
         while let Some(change) = changes.recv().await {
-            if change.owed > 0 {
-                tokio::task::spawn_local(forget(change.shared.connections.clone(), change.owed));
+            for (shares, owed) in change.owed {
+                tokio::task::spawn_local(forget(shares, owed));
             }
             let next = self.core().under(change.shared);
             self.core.replace(next);
@@ -70,18 +70,21 @@ impl<D: Dispatcher> Live<D> {
 }
 
 /// Takes shares out of use as clients give them back.
-async fn forget(connections: Arc<Semaphore>, owed: u32) {
+async fn forget(shares: Arc<Semaphore>, owed: u32) {
     // It is never closed, see `Shared`.
-    if let Ok(shares) = connections.acquire_many(owed).await {
-        shares.forget();
+    if let Ok(given_back) = shares.acquire_many(owed).await {
+        given_back.forget();
     }
 }
+
+/// Shares that are to be taken out of use once they are given back.
+pub(crate) type Owed = (Arc<Semaphore>, u32);
 
 /// New options on their way to a thread.
 pub(crate) struct Change {
     shared: Arc<Shared>,
     /// Shares of clients that this thread takes out of use.
-    owed: u32,
+    owed: Vec<Owed>,
     done: mpsc::Sender<()>,
 }
 
@@ -99,12 +102,15 @@ impl Changes {
         receiver
     }
 
-    /// Tells all threads, and waits until they serve new requests under it. `owed`: clients that
-    /// must leave before another is let in.
-    pub(crate) fn tell(&self, shared: &Arc<Shared>, owed: u32) -> Result<(), UpdateError> {
+    /// Tells all threads, and waits until they serve new requests under it. `owed`: see [`resize`].
+    pub(crate) fn tell(
+        &self,
+        shared: &Arc<Shared>,
+        mut owed: Vec<Owed>,
+    ) -> Result<(), UpdateError> {
         let (done, told) = mpsc::channel();
-        for (place, thread) in self.threads.iter().enumerate() {
-            let owed = if place == 0 { owed } else { 0 };
+        for thread in &self.threads {
+            let owed = std::mem::take(&mut owed);
             let change = Change { shared: Arc::clone(shared), owed, done: done.clone() };
             // A thread that has ended serves nobody.
             let _ = thread.send(change);
@@ -127,6 +133,10 @@ pub(crate) fn shared(options: Options, before: Option<&Shared>) -> Result<Shared
         || Arc::new(Semaphore::new(options.connections_max)),
         |before| Arc::clone(&before.connections),
     );
+    let upgraded = before.map_or_else(
+        || Arc::new(Semaphore::new(options.upgraded_max)),
+        |before| Arc::clone(&before.upgraded),
+    );
     Ok(Shared {
         sites: SiteMap::new(&options.sites, options.default_site)?,
         forwarder: Forwarder::new(options.forwarded, &options.via_name),
@@ -139,6 +149,7 @@ pub(crate) fn shared(options: Options, before: Option<&Shared>) -> Result<Shared
         limiters: limiters(&options.sites, before),
         stickiness: stickiness(&options.sites)?,
         connections,
+        upgraded,
         options,
     })
 }
@@ -183,13 +194,20 @@ pub(crate) fn check_fixed(before: &Options, after: &Options) -> Result<(), Updat
     }
 }
 
-/// Lets more clients in, or fewer: those that are connected stay. How many must leave before the
-/// next one is let in.
-pub(crate) fn resize(shared: &Shared, before_max: usize) -> u32 {
-    let after_max = shared.options.connections_max;
-    shared.connections.add_permits(after_max.saturating_sub(before_max));
-    let surplus = before_max.saturating_sub(after_max);
-    let owed = surplus - shared.connections.forget_permits(surplus);
-    // The options keep it far below.
-    u32::try_from(owed).unwrap_or(u32::MAX)
+/// Lets more clients in, or fewer: those that are connected stay. Which shares must be given back
+/// before the next client is let in.
+pub(crate) fn resize(shared: &Shared, before: &Options) -> Vec<Owed> {
+    let after = &shared.options;
+    let sizes = [
+        (&shared.connections, before.connections_max, after.connections_max),
+        (&shared.upgraded, before.upgraded_max, after.upgraded_max),
+    ];
+    let resized = sizes.map(|(shares, before_max, after_max)| {
+        shares.add_permits(after_max.saturating_sub(before_max));
+        let surplus = before_max.saturating_sub(after_max);
+        let owed = surplus - shares.forget_permits(surplus);
+        // The options keep it far below.
+        (Arc::clone(shares), u32::try_from(owed).unwrap_or(u32::MAX))
+    });
+    resized.into_iter().filter(|(_, owed)| *owed > 0).collect()
 }

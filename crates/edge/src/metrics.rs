@@ -6,9 +6,10 @@
 use crate::answer::Reason;
 use crate::hosts::SiteSlot;
 use crate::options::SiteOptions;
-use pool_model::SiteId;
-use std::sync::Arc;
+use pool_model::{NodeId, SiteId};
+use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 /// Steps in each doubling of a latency: an error of at most one eighth.
@@ -47,6 +48,10 @@ pub(crate) struct SiteShard {
     pub(crate) in_flight: Count,
     pub(crate) request_body_bytes: Count,
     pub(crate) response_body_bytes: Count,
+    pub(crate) upgraded: Count,
+    pub(crate) upgraded_open: Count,
+    pub(crate) upgraded_bytes_in: Count,
+    pub(crate) upgraded_bytes_out: Count,
     latency: [Count; BUCKETS],
     latency_us_sum: Count,
 }
@@ -61,6 +66,10 @@ impl Default for SiteShard {
             in_flight: Count::default(),
             request_body_bytes: Count::default(),
             response_body_bytes: Count::default(),
+            upgraded: Count::default(),
+            upgraded_open: Count::default(),
+            upgraded_bytes_in: Count::default(),
+            upgraded_bytes_out: Count::default(),
             latency: std::array::from_fn(|_| Count::default()),
             latency_us_sum: Count::default(),
         }
@@ -87,6 +96,8 @@ pub(crate) struct Shard {
     pub(crate) upstream_opened: Count,
     pub(crate) upstream_reused: Count,
     pub(crate) proxy_headers_refused: Count,
+    /// Open upgraded connections by node: touched when one begins or ends.
+    pub(crate) upgraded_by_node: Mutex<BTreeMap<NodeId, u64>>,
 }
 
 impl Shard {
@@ -100,6 +111,7 @@ impl Shard {
             upstream_opened: Count::default(),
             upstream_reused: Count::default(),
             proxy_headers_refused: Count::default(),
+            upgraded_by_node: Mutex::default(),
         }
     }
 
@@ -130,6 +142,14 @@ pub struct SiteSnapshot {
     pub request_body_bytes: u64,
     /// Bytes of response bodies that were passed on.
     pub response_body_bytes: u64,
+    /// Connections that were upgraded to another protocol.
+    pub upgraded: u64,
+    /// Those of them that are open at this moment.
+    pub upgraded_open: u64,
+    /// Bytes that they carried from clients to servers.
+    pub upgraded_bytes_in: u64,
+    /// Bytes that they carried from servers to clients.
+    pub upgraded_bytes_out: u64,
     /// Time from the request's head to the end of its response.
     pub latency: Latency,
 }
@@ -147,6 +167,10 @@ impl SiteSnapshot {
         self.in_flight = self.in_flight.wrapping_add(shard.in_flight.get());
         self.request_body_bytes += shard.request_body_bytes.get();
         self.response_body_bytes += shard.response_body_bytes.get();
+        self.upgraded += shard.upgraded.get();
+        self.upgraded_open = self.upgraded_open.wrapping_add(shard.upgraded_open.get());
+        self.upgraded_bytes_in += shard.upgraded_bytes_in.get();
+        self.upgraded_bytes_out += shard.upgraded_bytes_out.get();
         self.latency.add(shard);
     }
 
@@ -220,6 +244,8 @@ pub struct Snapshot {
     pub upstream_opened: u64,
     /// Requests that went over a connection kept alive.
     pub upstream_reused: u64,
+    /// Open upgraded connections by their node. They hold none of its room for requests.
+    pub upgraded_by_node: BTreeMap<NodeId, u64>,
     /// Connections that were closed because they did not begin with a header of the PROXY
     /// protocol as they must.
     pub proxy_headers_refused: u64,
@@ -245,6 +271,10 @@ pub(crate) fn snapshot(shards: &[Arc<Shard>], sites: &[SiteOptions]) -> Snapshot
         sum.tls_failures += shard.tls_failures.get();
         sum.upstream_opened += shard.upstream_opened.get();
         sum.upstream_reused += shard.upstream_reused.get();
+        let by_node = shard.upgraded_by_node.lock().unwrap_or_else(PoisonError::into_inner);
+        for (&node, count) in &*by_node {
+            *sum.upgraded_by_node.entry(node).or_default() += count;
+        }
         sum.proxy_headers_refused += shard.proxy_headers_refused.get();
     }
     sum

@@ -167,6 +167,12 @@ pub struct Options {
     pub request_id: bool,
     /// Whether each request gets a `traceparent`. A client's own is continued.
     pub trace: bool,
+    /// Whether clients may switch to another protocol with a server that agrees.
+    pub upgrades: bool,
+    /// Most upgraded connections of the whole edge; a request for one more gets 503.
+    pub upgraded_max: usize,
+    /// Time without a byte in either direction after which an upgraded connection is closed.
+    pub upgrade_idle_ms: u64,
     /// The access log, if there is one.
     pub access_log: Option<LogOptions>,
 }
@@ -206,6 +212,9 @@ impl Default for Options {
             proxy_protocol: Vec::new(),
             request_id: true,
             trace: true,
+            upgrades: true,
+            upgraded_max: 10_000,
+            upgrade_idle_ms: 3_600_000,
             access_log: None,
         }
     }
@@ -299,6 +308,8 @@ impl Options {
             ("upstream_idle_ms", self.upstream_idle_ms, 1, day_ms),
             ("connections_max", self.connections_max as u64, 1, 1 << 24),
             ("drain_max_ms", self.drain_max_ms, 0, day_ms),
+            ("upgraded_max", self.upgraded_max as u64, 0, 1 << 24),
+            ("upgrade_idle_ms", self.upgrade_idle_ms, 1, day_ms),
             ("access_log.queue_max", self.log_queue_max(), 1, LOG_QUEUE_MAX),
         ];
         for (name, given, min, max) in ranges {

@@ -10,17 +10,20 @@ use crate::hosts::{SiteSlot, host_of};
 use crate::options::{Options, SiteOptions};
 use crate::proxy_header::Announced;
 use crate::rate::{Limited, TooEarly};
+use crate::upgrade::switch;
 use crate::upload::{Upload, UploadLimits};
 use crate::upstream::Lease;
 use crate::wire::Client;
 use http::request::Parts;
-use http::{HeaderMap, HeaderValue, Request, Response, Version, header, response};
+use http::{HeaderMap, HeaderValue, Request, Response, StatusCode, Version, header, response};
 use hyper::body::Incoming;
 use pool_model::{NodeId, SiteId};
 use std::convert::Infallible;
 use std::future::poll_fn;
 use std::rc::Rc;
+use std::sync::Arc;
 use std::time::Duration;
+use tokio::sync::OwnedSemaphorePermit;
 
 /// How long a refused request's small body may still take to arrive before the connection is
 /// closed instead.
@@ -53,6 +56,9 @@ pub(crate) async fn serve<D: Dispatcher>(
     match forward(&mut meter, &outgoing, stick).await {
         Ok((mut parts, flight)) => {
             set_cookie(&meter, stick, &flight, &mut parts);
+            if parts.status == StatusCode::SWITCHING_PROTOCOLS {
+                return Ok(switched(meter, parts, outgoing, flight).await);
+            }
             Ok(pass(meter, parts, flight))
         }
         Err(reason) => {
@@ -125,10 +131,14 @@ fn accept<D: Dispatcher>(
         return Err(Rejected::new(Reason::BodyTooLarge, body));
     }
     let Some(host) = host else { return Err(Rejected::new(Reason::BadRequest, body)) };
+    let upgrade_share = match upgrade_share(&meter.core, &head) {
+        Ok(share) => share,
+        Err(reason) => return Err(Rejected::new(reason, body)),
+    };
     let bodiless = matches!(head.framing, Framing::None | Framing::Length(0));
     let upload = (!bodiless).then(|| Rc::new(Upload::new(body, limits, exact_bytes)));
     let labels = meter.labels.clone();
-    Ok(Outgoing { parts, head, host, caller, slot, upload, labels, announced })
+    Ok(Outgoing { parts, head, host, caller, slot, upload, labels, announced, upgrade_share })
 }
 
 /// What the head means, over either protocol.
@@ -138,11 +148,24 @@ fn read_head(options: &Options, parts: &Parts, body: &Incoming) -> Result<Head, 
         return Err(Reason::TooManyFields);
     }
     let mut head = Head::read(parts, options.uri_bytes_max)?;
+    head.upgrade = head.upgrade.filter(|_| options.upgrades);
     let ends = http_body::Body::is_end_stream(body);
     if parts.version == Version::HTTP_2 && head.framing == Framing::None && !ends {
         head.framing = Framing::Chunked;
     }
     Ok(head)
+}
+
+/// Room for one more upgraded connection, where the request may lead to one.
+fn upgrade_share<D: Dispatcher>(
+    core: &Core<D>,
+    head: &Head,
+) -> Result<Option<OwnedSemaphorePermit>, Reason> {
+    if head.upgrade.is_none() {
+        return Ok(None);
+    }
+    let share = Arc::clone(&core.shared.upgraded).try_acquire_owned();
+    share.map(Some).map_err(|_| Reason::UpgradesFull)
 }
 
 /// Counts the request against the limits of its client and site.
@@ -276,10 +299,32 @@ fn pass<D: Dispatcher>(
     }
     let closes = flight.upload.as_ref().is_some_and(|upload| upload.has_trailers());
     end_connection(&meter, &mut parts.headers, closes);
-    meter.set_status(status);
+    let parts = head_of(&mut meter, parts);
+    Response::from_parts(parts, Download::server(flight, meter))
+}
+
+/// Goes on with a server that switches to another protocol.
+async fn switched<D: Dispatcher>(
+    mut meter: Meter<D>,
+    parts: response::Parts,
+    outgoing: Outgoing,
+    flight: Flight<D>,
+) -> Response<Download<D>> {
+    match switch(&meter, outgoing, flight, &parts.headers).await {
+        Ok(()) => {
+            let head = head_of(&mut meter, parts);
+            Response::from_parts(head, Download::text("", meter))
+        }
+        Err(reason) => refuse(meter, reason, true),
+    }
+}
+
+/// A server's head as the client gets it.
+fn head_of<D: Dispatcher>(meter: &mut Meter<D>, mut parts: response::Parts) -> response::Parts {
+    meter.set_status(parts.status);
     meter.label(&mut parts.headers);
     parts.version = Version::HTTP_11;
-    Response::from_parts(parts, Download::server(flight, meter))
+    parts
 }
 
 /// Says in a response whether the connection ends with it. HTTP/2 has GOAWAY for that.

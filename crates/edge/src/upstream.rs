@@ -73,6 +73,13 @@ pub(crate) struct Moved {
     pub(crate) written: bool,
 }
 
+/// A connection on which the server has switched to another protocol.
+pub(crate) struct Upgraded {
+    pub(crate) stream: TcpStream,
+    /// What the server sent behind its 101.
+    pub(crate) ahead: Bytes,
+}
+
 /// Why no response head came.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum HeadFault {
@@ -104,6 +111,9 @@ pub(crate) trait Connection: Sized {
 
     /// Sends a request; ready with the response's head, as the client gets it.
     async fn ask(&mut self, asking: Asking<'_>) -> Result<Parts, HeadFault>;
+
+    /// The socket, after a response with status 101.
+    async fn into_upgraded(self) -> io::Result<Upgraded>;
 
     /// What happened since the last call of `ask`.
     fn moved(&self) -> Moved;
@@ -154,6 +164,10 @@ impl Connection for Link {
 
     async fn ask(&mut self, asking: Asking<'_>) -> Result<Parts, HeadFault> {
         either!(self, one => one.ask(asking).await)
+    }
+
+    async fn into_upgraded(self) -> io::Result<Upgraded> {
+        either!(self, one => one.into_upgraded().await)
     }
 
     fn moved(&self) -> Moved {

@@ -14,6 +14,7 @@
 use crate::caller::Caller;
 use crate::options::Options;
 use crate::stream::ClientStream;
+use crate::upgrade::Tunnel;
 use crate::watchdog::Watchdog;
 use bytes::Bytes;
 use std::cell::{Cell, RefCell};
@@ -61,6 +62,8 @@ pub(crate) struct Client {
     header_timeout: Duration,
     keep_alive_idle: Duration,
     body: Cell<BodyState>,
+    /// What the connection becomes when the response with status 101 is written.
+    pub(crate) tunnel: Cell<Option<Box<Tunnel>>>,
     /// For the one request that the connection serves at a time.
     pub(crate) dog: RefCell<Watchdog>,
 }
@@ -101,6 +104,7 @@ impl Client {
             header_timeout: options.header_timeout(),
             keep_alive_idle: Duration::from_millis(options.keep_alive_idle_ms),
             body: Cell::new(BodyState::None),
+            tunnel: Cell::new(None),
             dog: RefCell::default(),
         }
     }
@@ -224,6 +228,13 @@ impl ClientWire {
         }
         let Some(deadline) = self.client.deadline(true) else { return Poll::Ready(true) };
         self.dog.poll_until(cx, deadline).map(|()| false)
+    }
+
+    /// Another protocol follows: it has no heads whose time is watched, and its own limit on a
+    /// client that does not read.
+    pub(crate) fn upgrade(&mut self, write_idle: Duration) {
+        self.client.request_begins();
+        self.stall = Stall::new(write_idle);
     }
 
     fn time_out(&mut self, cx: &mut Context<'_>) -> io::Error {
@@ -397,6 +408,12 @@ impl ServerWire {
             self.traffic.written_bytes.update(|sum| sum + count as u64);
         }
         self.stall.check(cx, written)
+    }
+}
+
+impl ServerWire {
+    pub(crate) fn into_stream(self) -> TcpStream {
+        self.stream
     }
 }
 

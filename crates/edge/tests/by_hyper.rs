@@ -9,8 +9,12 @@ mod balance;
 mod clients;
 #[path = "desync.rs"]
 mod desync;
+#[path = "labels.rs"]
+mod labels;
 #[path = "proxy.rs"]
 mod proxy;
+#[path = "proxy_protocol.rs"]
+mod proxy_protocol;
 #[path = "real.rs"]
 mod real;
 #[path = "responses.rs"]
@@ -19,3 +23,7 @@ mod responses;
 mod retries;
 #[path = "strict.rs"]
 mod strict;
+#[path = "upgrades.rs"]
+mod upgrades;
+#[path = "websocket.rs"]
+mod websocket;

@@ -26,7 +26,7 @@ mod recorded;
 mod recorder;
 mod report;
 
-pub use constant::{Arrivals, ConstantOptions, OUTSTANDING_MAX};
+pub use constant::{ConstantOptions, OUTSTANDING_MAX, Spacing};
 pub use generator::{GenerateError, Generator, Progress, ProgressFn};
 pub use open::LATE_US;
 pub use options::{Cancel, GeneratorOptions, IN_FLIGHT_DEFAULT, IN_FLIGHT_MAX, SiteTarget};

@@ -15,6 +15,8 @@
 
 mod arrivals;
 mod format;
+#[cfg(test)]
+mod fuzz_tests;
 mod lines;
 mod moment;
 mod random;
@@ -25,6 +27,7 @@ mod source;
 pub use arrivals::{Arrival, Arrivals, SiteRule, TraceWindow};
 pub use format::Format;
 pub use lines::LineReader;
+pub(crate) use random::Random;
 pub use records::{BadLine, Record, Records, What};
 pub(crate) use replay::Next;
 pub use replay::{Replay, ReplayOptions, TraceSummary};

@@ -5,7 +5,7 @@ use super::plan::{NODES, Plan, Tier, node, plan, rate_per_second};
 use crate::progress::Progress;
 use crate::waits::Cost;
 use anyhow::{Context as _, bail};
-use load::generate::{Arrivals, Cancel, ConstantOptions, Generator};
+use load::generate::{Cancel, ConstantOptions, Generator, Spacing};
 use polder::rig::{CpuSnapshot, Rig, RigOptions, RigServers, RigSite, StubAddresses};
 use polder::settings::PolicyName;
 use std::time::Duration;
@@ -89,7 +89,7 @@ impl Runner {
     fn load(&mut self, round: usize, lasts: Duration) -> anyhow::Result<Cell> {
         let mut shape = ConstantOptions::new(rate_per_second(), lasts, 0);
         shape.outstanding_max = OUTSTANDING_MAX;
-        shape.arrivals = Arrivals::Poisson { seed: round as u64 };
+        shape.spacing = Spacing::Poisson { seed: round as u64 };
         let processes: Vec<_> = self.rigs.iter().flat_map(Rig::processes).copied().collect();
         let before = CpuSnapshot::of(&processes);
         let report = self.generator.constant(&shape)?;

@@ -7,10 +7,11 @@
 //! ```
 //!
 //! All keep connections on both sides, remove hop-by-hop fields, say `X-Forwarded-For`, `-Proto`
-//! and `-Host`, have time-outs, and write no access log. Polder is a whole pool as `polder up` runs
-//! it: its look loop and its dispatcher are in the figure, for all threads of the edge's process
-//! are counted. Cells of a second or two follow each other in an order that changes from round to
-//! round; a ratio is the median of the rounds' ratios.
+//! and `-Host`, have time-outs, and write no access log; Polder's request ids and traces are off,
+//! for the others make none. Polder is a whole pool as `polder up` runs it: its look loop and its
+//! dispatcher are in the figure, for all threads of the edge's process are counted. Cells of a
+//! second or two follow each other in an order that changes from round to round; a ratio is the
+//! median of the rounds' ratios.
 
 mod figures;
 mod measure;

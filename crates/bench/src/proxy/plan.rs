@@ -100,13 +100,17 @@ pub(crate) struct Plan {
     pub(crate) rows: Vec<Row>,
 }
 
+/// The short form asks HAProxy only where a number needs it.
+const TWO: &[Proxy] = &[Proxy::Polder, Proxy::Nginx];
+
 pub(crate) fn plan(quick: bool) -> Plan {
     let row = |kind, proxies| Row { kind, proxies };
     if quick {
-        let rows = vec![row(Kind::Saturated, &Proxy::ALL)];
+        let rows =
+            vec![row(Kind::Saturated, &Proxy::ALL), row(Kind::Tls, TWO), row(Kind::Http2, TWO)];
         return Plan { rounds: 5, cell_s: 1, rows };
     }
-    let kinds = [Kind::Saturated, Kind::FixedRate, Kind::Headers];
+    let kinds = [Kind::Saturated, Kind::FixedRate, Kind::Headers, Kind::Tls, Kind::Http2];
     Plan { rounds: 7, cell_s: 2, rows: kinds.map(|kind| row(kind, &Proxy::ALL)).to_vec() }
 }
 
@@ -162,8 +166,11 @@ mod tests {
         let quick = plan(true);
         assert!(quick.expected_s() <= 40.0 && quick.rounds >= 5);
         assert!(quick.rows.iter().all(|row| row.kind != Kind::FixedRate));
-        let saturated = quick.rows.iter().find(|row| row.kind == Kind::Saturated).unwrap();
-        assert_eq!(saturated.proxies, Proxy::ALL);
+        let row = |kind| quick.rows.iter().find(|row| row.kind == kind).unwrap();
+        assert_eq!(row(Kind::Saturated).proxies, Proxy::ALL);
+        for kind in [Kind::Tls, Kind::Http2] {
+            assert_eq!(row(kind).proxies, TWO);
+        }
         assert!(plan(false).rows.len() > quick.rows.len());
     }
 }

@@ -227,6 +227,8 @@ fn pool(
     let mut servers = StubAddresses::default();
     servers.add(&RigOptions::node_name(0), SITE, origin);
     options.servers = RigServers::At(servers);
+    // The others neither make ids nor begin traces unless told to.
+    options.overrides = ["http.request_id=false", "http.trace=false"].map(str::to_owned).to_vec();
     options.cancel = cancel.clone();
     options.front = match front {
         Front::Http1 => RigFront::Http1,

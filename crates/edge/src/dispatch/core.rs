@@ -265,6 +265,12 @@ impl<W: Waiter> Core<W> {
         }
     }
 
+    /// Whether a node that can be seen is assigned to another site, or to none.
+    pub(crate) fn has_left(&self, site: SiteId, node: NodeId) -> bool {
+        let node = self.nodes.get(node.index()).and_then(Option::as_ref);
+        node.is_some_and(|node| node.assign.site != Some(site))
+    }
+
     /// Notes how a server did. True when this ejects it.
     pub(crate) fn report(&mut self, grant: &Grant, verdict: Verdict, now: Duration) -> bool {
         let options = self.health;

@@ -198,6 +198,17 @@ fn a_node_that_went_takes_nothing_more_even_before_the_look() {
 }
 
 #[test]
+fn a_node_has_left_a_site_once_it_is_seen_elsewhere() {
+    let records = [record(0, 1)];
+    let mut core = core(0, &records, 100);
+    assert!(!core.has_left(site(1), node(0)) && core.has_left(site(2), node(0)));
+    assert!(!core.has_left(site(1), node(7)), "nothing is known of a node that is not seen");
+    records[0].assign_word().store(assign(2, 2).pack(), Ordering::SeqCst);
+    look(&mut core, &records, &[]);
+    assert!(core.has_left(site(1), node(0)) && !core.has_left(site(2), node(0)));
+}
+
+#[test]
 fn requests_in_flight_across_a_move_are_counted_out_where_they_were_counted_in() {
     let records = [record(0, 1)];
     let mut core = core(0, &records, 100);

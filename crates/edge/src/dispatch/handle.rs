@@ -183,6 +183,10 @@ impl Dispatcher for Dispatch {
             (Outcome::Queued { .. }, None) => Err(Refusal::NoServer),
         }
     }
+
+    fn has_left(&self, site: SiteId, node: NodeId) -> bool {
+        self.shared.lock().has_left(site, node)
+    }
 }
 
 impl Permit for NodePermit {

@@ -1,22 +1,25 @@
 //! The sibling over hyper's low-level client: a task for each connection, channels between it
 //! and the requests.
 
-use super::{Asking, BodyFault, Connection, HeadFault, Moved, PoolLimits, RESPONSE_HEAD_BYTES_MAX};
+use super::{
+    Asking, BodyFault, Connection, HeadFault, Moved, PoolLimits, RESPONSE_HEAD_BYTES_MAX, Upgraded,
+};
 use crate::forward::{self, Fields};
 use crate::upload::UploadBody;
 use crate::wire::{ServerWire, Traffic};
 use bytes::Bytes;
-use http::response::Parts;
+use http::response;
 use http::{HeaderMap, Request, StatusCode, Uri, Version};
 use http_body::{Body, SizeHint};
 use hyper::body::Incoming;
-use hyper::client::conn::http1::{self, SendRequest};
+use hyper::client::conn::http1::{self, Parts, SendRequest};
 use hyper_util::rt::TokioIo;
 use std::io;
 use std::pin::Pin;
 use std::rc::Rc;
 use std::task::{Context, Poll};
 use tokio::net::TcpStream;
+use tokio::sync::oneshot;
 
 /// A connection that belongs to a task of hyper's.
 pub(crate) struct ByHyper {
@@ -25,6 +28,8 @@ pub(crate) struct ByHyper {
     traffic: Rc<Traffic>,
     /// Bytes read and written when the last request began.
     mark: (u64, u64),
+    /// Brings the socket when the task has ended without a fault, as after an upgrade.
+    rest: oneshot::Receiver<Parts<TokioIo<ServerWire>>>,
 }
 
 fn request(asking: Asking<'_>) -> Request<UploadBody> {
@@ -55,13 +60,17 @@ impl Connection for ByHyper {
         builder.max_header_size(RESPONSE_HEAD_BYTES_MAX);
         let (sender, connection) =
             builder.handshake(TokioIo::new(wire)).await.map_err(io::Error::other)?;
+        let (ended, rest) = oneshot::channel();
         tokio::task::spawn_local(async move {
-            // What goes wrong here is told to the request; an idle connection's end is no news.
-            if let Err(error) = connection.await {
-                tracing::trace!(%error, "connection to a server ended");
+            match connection.without_shutdown().await {
+                // Nobody waits for it unless there was an upgrade.
+                Ok(parts) => drop(ended.send(parts)),
+                // What goes wrong here is told to the request; an idle connection's end is no
+                // news.
+                Err(error) => tracing::trace!(%error, "connection to a server ended"),
             }
         });
-        Ok(Self { sender, incoming: None, traffic, mark: (0, 0) })
+        Ok(Self { sender, incoming: None, traffic, mark: (0, 0), rest })
     }
 
     fn is_open(&self) -> bool {
@@ -72,17 +81,23 @@ impl Connection for ByHyper {
         self.sender.is_ready()
     }
 
-    async fn ask(&mut self, asking: Asking<'_>) -> Result<Parts, HeadFault> {
+    async fn ask(&mut self, asking: Asking<'_>) -> Result<response::Parts, HeadFault> {
         self.mark = (self.traffic.read_bytes.get(), self.traffic.written_bytes.get());
+        let offered = asking.outgoing.head.upgrade.as_ref();
         let sent = self.sender.send_request(request(asking)).await;
         let (mut parts, incoming) = match sent {
             Ok(response) => response.into_parts(),
             Err(error) if error.is_parse() => return Err(HeadFault::Malformed),
             Err(error) => return Err(HeadFault::Broken(error.into())),
         };
-        parts.headers = forward::response(parts.status, &parts.headers)?;
+        parts.headers = forward::response(parts.status, &parts.headers, offered)?;
         self.incoming = Some(incoming);
         Ok(parts)
+    }
+
+    async fn into_upgraded(self) -> io::Result<Upgraded> {
+        let parts = self.rest.await.map_err(io::Error::other)?;
+        Ok(Upgraded { stream: parts.io.into_inner().into_stream(), ahead: parts.read_buf })
     }
 
     fn moved(&self) -> Moved {

@@ -90,7 +90,7 @@ fn read(pieces: &[&[u8]], bodiless: bool) -> Outcome {
     let (mut parser, mut head) = (HeadParser::default(), String::new());
     let mut body = Vec::new();
     let answer = loop {
-        match parser.next(&mut buffer, bodiless) {
+        match parser.next(&mut buffer, bodiless, None) {
             Err(_) => return Outcome::Malformed,
             Ok(Step::Interim(status)) => head += &format!("{status} "),
             Ok(Step::More) if more(&mut buffer) => {}

@@ -75,11 +75,13 @@ pub(crate) struct HeadParser {
 }
 
 impl HeadParser {
-    /// Takes a head from the buffer, if it is complete. `bodiless`: it answers a HEAD.
+    /// Takes a head from the buffer, if it is complete. `bodiless`: it answers a HEAD. `offered`:
+    /// protocols that it may switch to.
     pub(crate) fn next(
         &mut self,
         buffer: &mut BytesMut,
         bodiless: bool,
+        offered: Option<&HeaderValue>,
     ) -> Result<Step, HeadFault> {
         if buffer.is_empty() || (self.scanned > 0 && find_end(buffer, self.scanned).is_none()) {
             return self.wait(buffer.len());
@@ -93,7 +95,7 @@ impl HeadParser {
         if lines.status.is_informational() && lines.status != StatusCode::SWITCHING_PROTOCOLS {
             return Ok(Step::Interim(lines.status));
         }
-        answer(&head, lines, bodiless).map(Step::Final)
+        answer(&head, lines, bodiless, offered).map(Step::Final)
     }
 
     fn wait(&mut self, have_bytes: usize) -> Result<Step, HeadFault> {
@@ -149,7 +151,12 @@ fn parse(buffer: &[u8]) -> Result<Option<Lines>, Malformed> {
     Ok(Some(Lines { length, status, reason, version, fields, count }))
 }
 
-fn answer(head: &Bytes, lines: Lines, bodiless: bool) -> Result<Answer, HeadFault> {
+fn answer(
+    head: &Bytes,
+    lines: Lines,
+    bodiless: bool,
+    offered: Option<&HeaderValue>,
+) -> Result<Answer, HeadFault> {
     let Lines { status, reason, version, fields: spans, count, .. } = lines;
     let range = |(start, end): (u32, u32)| start as usize..end as usize;
     let mut fields = ResponseFields::new(count);
@@ -160,7 +167,9 @@ fn answer(head: &Bytes, lines: Lines, bodiless: bool) -> Result<Answer, HeadFaul
         fields.add(name, value)?;
     }
     let modern = version == Version::HTTP_11;
-    let empty = bodiless || matches!(status, StatusCode::NO_CONTENT | StatusCode::NOT_MODIFIED);
+    let switches = status == StatusCode::SWITCHING_PROTOCOLS;
+    let empty =
+        bodiless || switches || matches!(status, StatusCode::NO_CONTENT | StatusCode::NOT_MODIFIED);
     let decoder = match fields.length {
         _ if empty => Decoder::End,
         // HTTP/1.0 has no transfer codings.
@@ -171,11 +180,11 @@ fn answer(head: &Bytes, lines: Lines, bodiless: bool) -> Result<Answer, HeadFaul
         None => Decoder::Close,
     };
     let keeps = if fields.closes { false } else { modern || fields.keeps };
-    let keep_alive = keeps && !matches!(decoder, Decoder::Close);
+    let keep_alive = keeps && !switches && !matches!(decoder, Decoder::Close);
     let mut parts = Response::new(()).into_parts().0;
     parts.status = status;
     parts.version = version;
-    parts.headers = fields.finish(status)?;
+    parts.headers = fields.finish(status, offered)?;
     if let Some(reason) = reason {
         let phrase = hyper::ext::ReasonPhrase::try_from(reason).map_err(|_| Malformed)?;
         parts.extensions.insert(phrase);

@@ -6,7 +6,7 @@ use proptest::prelude::*;
 use proptest::sample::select;
 
 fn parse_all(bytes: &[u8], bodiless: bool) -> Result<Step, HeadFault> {
-    HeadParser::default().next(&mut BytesMut::from(bytes), bodiless)
+    HeadParser::default().next(&mut BytesMut::from(bytes), bodiless, None)
 }
 
 fn answer_to(bytes: &str) -> Answer {
@@ -136,7 +136,7 @@ proptest! {
     #[test]
     fn arbitrary_bytes_never_panic(bytes in vec(any::<u8>(), 0..300), bodiless in any::<bool>()) {
         let mut buffer = BytesMut::from(&bytes[..]);
-        if HeadParser::default().next(&mut buffer, bodiless).is_ok() {
+        if HeadParser::default().next(&mut buffer, bodiless, None).is_ok() {
             prop_assert!(bytes.ends_with(&buffer));
         }
     }
@@ -151,14 +151,14 @@ proptest! {
     ) {
         let bytes = (parts.concat() + "\r\n\r\nbody").into_bytes();
         let mut whole_buffer = BytesMut::from(&bytes[..]);
-        let whole = HeadParser::default().next(&mut whole_buffer, bodiless);
+        let whole = HeadParser::default().next(&mut whole_buffer, bodiless, None);
         let (mut parser, mut buffer) = (HeadParser::default(), BytesMut::new());
         let (mut rest, mut cuts) = (&bytes[..], cuts.iter().cycle());
         let pieced = loop {
             let count = (*cuts.next().unwrap()).min(rest.len());
             buffer.extend_from_slice(&rest[..count]);
             rest = &rest[count..];
-            match parser.next(&mut buffer, bodiless) {
+            match parser.next(&mut buffer, bodiless, None) {
                 Ok(Step::More) if !rest.is_empty() => {}
                 step => break step,
             }

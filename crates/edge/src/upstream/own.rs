@@ -18,11 +18,11 @@ use super::body::Decoder;
 use super::chunks::Piece;
 use super::head::{HeadParser, Step};
 use super::send::{SendFault, Sender};
-use super::{Asking, BodyFault, Connection, HeadFault, Moved, PoolLimits};
+use super::{Asking, BodyFault, Connection, HeadFault, Moved, PoolLimits, Upgraded};
 use crate::upload::Gate;
 use bytes::{Bytes, BytesMut};
 use http::response::Parts;
-use http::{Method, StatusCode};
+use http::{HeaderValue, Method, StatusCode};
 use http_body::SizeHint;
 use std::cell::Cell;
 use std::future::{Future, poll_fn};
@@ -64,6 +64,16 @@ pub(crate) struct Own {
     breaks: bool,
 }
 
+/// What the response is awaited for.
+struct Awaits<'a> {
+    /// A HEAD.
+    bodiless: bool,
+    /// Opened by a 100.
+    gate: Option<Arc<Gate>>,
+    /// Protocols that may be switched to.
+    offered: Option<&'a HeaderValue>,
+}
+
 impl Own {
     /// Reads once; how many bytes came, 0 at the end of the connection.
     fn poll_read(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<usize>> {
@@ -82,12 +92,11 @@ impl Own {
     fn poll_head(
         &mut self,
         cx: &mut Context<'_>,
-        bodiless: bool,
-        gate: Option<&Gate>,
+        awaits: &Awaits<'_>,
     ) -> Poll<Result<Parts, HeadFault>> {
         let sent = self.poll_send(cx);
         loop {
-            if let Some(parts) = self.take_head(bodiless, gate)? {
+            if let Some(parts) = self.take_head(awaits)? {
                 return Poll::Ready(Ok(parts));
             }
             match self.poll_read(cx) {
@@ -116,20 +125,16 @@ impl Own {
     }
 
     /// The head, once it is complete.
-    fn take_head(
-        &mut self,
-        bodiless: bool,
-        gate: Option<&Gate>,
-    ) -> Result<Option<Parts>, HeadFault> {
+    fn take_head(&mut self, awaits: &Awaits<'_>) -> Result<Option<Parts>, HeadFault> {
         loop {
-            match self.parser.next(&mut self.buffer, bodiless)? {
+            match self.parser.next(&mut self.buffer, awaits.bodiless, awaits.offered)? {
                 Step::More => return Ok(None),
                 Step::Interim(status) => {
                     self.interims += 1;
                     if self.interims > INTERIM_MAX {
                         return Err(HeadFault::Malformed);
                     }
-                    if let (StatusCode::CONTINUE, Some(gate)) = (status, gate) {
+                    if let (StatusCode::CONTINUE, Some(gate)) = (status, &awaits.gate) {
                         gate.open();
                     }
                 }
@@ -211,13 +216,25 @@ impl Connection for Own {
     }
 
     async fn ask(&mut self, asking: Asking<'_>) -> Result<Parts, HeadFault> {
-        let bodiless = asking.outgoing.parts.method == Method::HEAD;
-        let gate: Option<Arc<Gate>> = asking.gate.clone();
+        let outgoing = asking.outgoing;
+        let awaits = Awaits {
+            bodiless: outgoing.parts.method == Method::HEAD,
+            gate: asking.gate.clone(),
+            offered: outgoing.head.upgrade.as_ref(),
+        };
         (self.interims, self.has_read, self.keep_alive) = (0, false, false);
         if let Some(sender) = &mut self.sender {
             sender.begin(asking);
         }
-        poll_fn(|cx| self.poll_head(cx, bodiless, gate.as_deref())).await
+        poll_fn(|cx| self.poll_head(cx, &awaits)).await
+    }
+
+    async fn into_upgraded(self) -> io::Result<Upgraded> {
+        let Some(sender) = self.sender else {
+            return Err(io::Error::other("the request is still being sent"));
+        };
+        let stream = self.socket.reunite(sender.into_socket()).map_err(io::Error::other)?;
+        Ok(Upgraded { stream, ahead: self.buffer.freeze() })
     }
 
     fn moved(&self) -> Moved {

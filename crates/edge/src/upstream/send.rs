@@ -95,6 +95,11 @@ impl Sender {
         self.has_written = false;
     }
 
+    /// The socket, when nothing is left to be sent.
+    pub(crate) fn into_socket(self) -> OwnedWriteHalf {
+        self.socket
+    }
+
     /// Whether all was written.
     pub(crate) fn is_complete(&self) -> bool {
         !self.gone && matches!(self.rest, Rest::None) && self.is_written()

@@ -52,7 +52,7 @@ impl Client {
         Self::over(socket.into())
     }
 
-    fn over(stream: TcpStream) -> Self {
+    pub fn over(stream: TcpStream) -> Self {
         stream.set_read_timeout(Some(PATIENCE)).unwrap();
         stream.set_write_timeout(Some(PATIENCE)).unwrap();
         stream.set_nodelay(true).unwrap();

@@ -3,7 +3,7 @@
 use edge::{Ask, Dispatcher, Permit, Refusal, Verdict};
 use pool_model::{NodeId, SiteId};
 use std::net::SocketAddr;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use tokio::sync::Notify;
@@ -13,6 +13,7 @@ struct Server {
     node: NodeId,
     address: SocketAddr,
     in_flight: AtomicUsize,
+    has_left: AtomicBool,
 }
 
 struct Inner {
@@ -45,6 +46,7 @@ impl Fixed {
             node: NodeId::new(number as u16).unwrap(),
             address,
             in_flight: AtomicUsize::new(0),
+            has_left: AtomicBool::new(false),
         };
         let servers = addresses.iter().enumerate().map(server).collect();
         Self(Arc::new(Inner {
@@ -63,7 +65,8 @@ impl Fixed {
     pub fn with_site(self, site: SiteId, address: SocketAddr) -> Self {
         let mut inner = Arc::into_inner(self.0).unwrap();
         let node = NodeId::new(inner.servers.len() as u16).unwrap();
-        inner.servers.push(Server { site, node, address, in_flight: AtomicUsize::new(0) });
+        let (in_flight, has_left) = (AtomicUsize::new(0), AtomicBool::new(false));
+        inner.servers.push(Server { site, node, address, in_flight, has_left });
         Self(Arc::new(inner))
     }
 
@@ -74,6 +77,11 @@ impl Fixed {
 
     pub fn skip_turn(&self) {
         self.0.turn.fetch_add(1, Ordering::SeqCst);
+    }
+
+    /// From now on the node serves its site no more.
+    pub fn leave(&self, at: usize) {
+        self.0.servers[at].has_left.store(true, Ordering::SeqCst);
     }
 
     /// Requests that hold a permit.
@@ -144,6 +152,12 @@ impl Dispatcher for Fixed {
             }
         };
         tokio::time::timeout(self.0.queue_timeout, wait).await.map_err(|_| Refusal::QueueTimeout)
+    }
+
+    fn has_left(&self, site: SiteId, node: NodeId) -> bool {
+        let mut servers = self.0.servers.iter();
+        let server = servers.find(|server| server.site == site && server.node == node);
+        server.is_none_or(|server| server.has_left.load(Ordering::SeqCst))
     }
 }
 

@@ -7,6 +7,7 @@
 use std::time::Duration;
 
 use super::open::{Due, Planned, Schedule};
+use crate::trace::Random;
 
 /// Default of the most requests in flight of an open loop: 256 cover 10,000 requests per second at
 /// a latency of 25 ms.
@@ -24,65 +25,20 @@ pub struct ConstantOptions {
     /// Most requests in flight, 1..=[`super::IN_FLIGHT_MAX`]; those due beyond it wait.
     pub outstanding_max: usize,
     /// How the set times lie.
-    pub arrivals: Arrivals,
+    pub spacing: Spacing,
 }
 
 /// How the set times of an open loop lie.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Arrivals {
+pub enum Spacing {
     /// All the same time apart.
     #[default]
     Even,
     /// As those of many independent clients: a Poisson process. The same seed gives the same times.
     Poisson {
-        /// Where the draws begin.
+        /// Decides every draw.
         seed: u64,
     },
-}
-
-/// The set times of a run, one after the other.
-struct SetTimes {
-    interval_ns: f64,
-    arrivals: Arrivals,
-    /// How many intervals after the start the next request leaves.
-    next: f64,
-    draws: u64,
-}
-
-impl SetTimes {
-    fn new(interval_ns: f64, arrivals: Arrivals) -> Self {
-        let mut times = Self { interval_ns, arrivals, next: 0.0, draws: 0 };
-        if arrivals != Arrivals::Even {
-            times.advance();
-        }
-        times
-    }
-
-    /// When the next request leaves, after the start.
-    fn next_ns(&self) -> u64 {
-        (self.next * self.interval_ns) as u64
-    }
-
-    /// Goes on to the one after it.
-    fn advance(&mut self) {
-        self.next += match self.arrivals {
-            Arrivals::Even => 1.0,
-            Arrivals::Poisson { seed } => {
-                self.draws += 1;
-                // Above 0, so that the logarithm is finite.
-                let draw = (mix(seed, self.draws) >> 11) as f64 + 1.0;
-                -(draw / (1_u64 << 53) as f64).ln()
-            }
-        };
-    }
-}
-
-/// The `number`-th draw of a seed (SplitMix64; Steele, Lea and Flood, 2014).
-fn mix(seed: u64, number: u64) -> u64 {
-    let mut z = seed.wrapping_add(number.wrapping_mul(0x9e37_79b9_7f4a_7c15));
-    z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-    z ^ (z >> 31)
 }
 
 impl ConstantOptions {
@@ -94,24 +50,34 @@ impl ConstantOptions {
             duration,
             sites: vec![site],
             outstanding_max: OUTSTANDING_MAX,
-            arrivals: Arrivals::default(),
+            spacing: Spacing::default(),
         }
     }
 }
 
-/// Requests at a rate.
+/// Requests at a steady rate.
 pub(super) struct Steady {
     sites: Vec<usize>,
-    times: SetTimes,
+    interval_ns: f64,
     requests: u64,
     next: u64,
+    /// When the next one leaves; intervals after the start.
+    at_intervals: f64,
+    /// Draws the gaps that are not even.
+    random: Option<Random>,
 }
 
 impl Steady {
     /// So many requests as the options say.
     pub(super) fn new(options: &ConstantOptions, requests: u64) -> Self {
-        let times = SetTimes::new(1e9 / options.rate_per_second, options.arrivals);
-        Self { sites: options.sites.clone(), times, requests, next: 0 }
+        let interval_ns = 1e9 / options.rate_per_second;
+        let mut random = match options.spacing {
+            Spacing::Even => None,
+            Spacing::Poisson { seed } => Some(Random::new(seed)),
+        };
+        let at_intervals = random.as_mut().map_or(0.0, Random::exponential);
+        let sites = options.sites.clone();
+        Self { sites, interval_ns, requests, next: 0, at_intervals, random }
     }
 }
 
@@ -120,14 +86,14 @@ impl Schedule for Steady {
         if self.next >= self.requests {
             return Planned::End;
         }
-        Planned::At(self.times.next_ns())
+        Planned::At((self.at_intervals * self.interval_ns) as u64)
     }
 
     fn pop(&mut self) -> Option<Due> {
         let Planned::At(set_ns) = self.peek() else { return None };
         let site = self.sites[(self.next % self.sites.len() as u64) as usize];
-        self.times.advance();
         self.next += 1;
+        self.at_intervals += self.random.as_mut().map_or(1.0, Random::exponential);
         Some(Due { site, set_ns, uri: None })
     }
 }
@@ -136,26 +102,22 @@ impl Schedule for Steady {
 mod tests {
     use super::*;
 
-    fn times(arrivals: Arrivals, count: usize) -> Vec<u64> {
-        let mut times = SetTimes::new(100.0, arrivals);
-        let mut next = || {
-            let now = times.next_ns();
-            times.advance();
-            now
-        };
-        (0..count).map(|_| next()).collect()
+    fn times(spacing: Spacing, count: u64) -> Vec<u64> {
+        let options = ConstantOptions::new(1e7, Duration::from_secs(1), 0);
+        let mut steady = Steady::new(&ConstantOptions { spacing, ..options }, count);
+        std::iter::from_fn(|| steady.pop()).map(|due| due.set_ns).collect()
     }
 
     #[test]
     fn even_times_are_an_interval_apart_from_the_start_on() {
-        assert_eq!(times(Arrivals::Even, 4), [0, 100, 200, 300]);
+        assert_eq!(times(Spacing::Even, 4), [0, 100, 200, 300]);
     }
 
     #[test]
     fn poisson_times_follow_their_seed_and_have_the_mean_and_spread_of_one() {
-        let one = times(Arrivals::Poisson { seed: 7 }, 100_000);
-        assert_eq!(one, times(Arrivals::Poisson { seed: 7 }, 100_000));
-        assert_ne!(one[..10], times(Arrivals::Poisson { seed: 8 }, 10)[..]);
+        let one = times(Spacing::Poisson { seed: 7 }, 100_000);
+        assert_eq!(one, times(Spacing::Poisson { seed: 7 }, 100_000));
+        assert_ne!(one[..10], times(Spacing::Poisson { seed: 8 }, 10)[..]);
         assert!(one.is_sorted());
         let mean = one[one.len() - 1] as f64 / one.len() as f64;
         assert!((mean - 100.0).abs() < 2.0, "{mean}");

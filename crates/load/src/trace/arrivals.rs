@@ -105,7 +105,7 @@ pub struct Arrivals<R> {
     interval: Option<Interval>,
     sorted: BinaryHeap<Reverse<Waiting>>,
     newest_ns: i64,
-    given_ns: i64,
+    given_ns: f64,
     has_ended: bool,
     unmatched: u64,
 }
@@ -154,7 +154,7 @@ impl<R: FnMut() -> Result<Option<Record>, TraceError>> Arrivals<R> {
             interval: None,
             sorted: BinaryHeap::new(),
             newest_ns: i64::MIN,
-            given_ns: 0,
+            given_ns: 0.0,
             has_ended: false,
             unmatched: 0,
         }
@@ -255,6 +255,9 @@ impl<R: FnMut() -> Result<Option<Record>, TraceError>> Arrivals<R> {
             return None;
         }
         let (at_ns, size_bytes) = (interval.next_ns, interval.size_bytes);
+        // Of an interval that comes too late in the file all leaves at once, as late requests do.
+        self.given_ns = self.given_ns.max(at_ns);
+        let at_ns = self.given_ns;
         let column = self.column();
         let site = match self.rules.len() {
             // One column for all sites.
@@ -293,8 +296,8 @@ impl<R: FnMut() -> Result<Option<Record>, TraceError>> Arrivals<R> {
         }
         let Reverse(Waiting { at_ns, site, url, size_bytes, .. }) = self.sorted.pop()?;
         // What came too late to be sorted leaves at once.
-        self.given_ns = self.given_ns.max(at_ns);
-        Some(self.arrival(self.given_ns as f64, site, url.as_deref(), size_bytes))
+        self.given_ns = self.given_ns.max(at_ns as f64);
+        Some(self.arrival(self.given_ns, site, url.as_deref(), size_bytes))
     }
 
     fn site_of(&mut self, url: Option<&str>) -> Option<usize> {

@@ -53,6 +53,16 @@ fn rates_become_a_poisson_process_of_that_rate() {
     assert_ne!(all(records, other, &[rule(None), rule(None)]), arrivals);
 }
 
+/// A file whose intervals went back in time, found by noise, gave arrivals that did so too; whoever
+/// sends them waits for each, and took the rest for late.
+#[test]
+fn intervals_that_go_back_leave_in_order() {
+    let records = vec![rates(0, &[20.0]), rates(50, &[20.0]), rates(0, &[20.0])];
+    let arrivals = all(records, TraceWindow::default(), &[rule(None)]);
+    assert!(arrivals.last().unwrap().at_ns >= 50 * SECOND_NS);
+    assert!(arrivals.len() > 30, "none is lost: {}", arrivals.len());
+}
+
 #[test]
 fn a_window_is_cut_out_and_columns_are_sites() {
     let records: Vec<Record> = (0..10).map(|number| rates(10 * number, &[30.0, 10.0])).collect();

@@ -2,10 +2,10 @@
 
 /// A sequence that its seed decides.
 #[derive(Clone, Debug)]
-pub(super) struct Random(u64);
+pub(crate) struct Random(u64);
 
 impl Random {
-    pub(super) fn new(seed: u64) -> Self {
+    pub(crate) fn new(seed: u64) -> Self {
         Self(seed)
     }
 
@@ -24,7 +24,7 @@ impl Random {
     }
 
     /// Exponentially distributed with mean 1.
-    pub(super) fn exponential(&mut self) -> f64 {
+    pub(crate) fn exponential(&mut self) -> f64 {
         -(1.0 - self.unit()).ln()
     }
 }

@@ -8,8 +8,8 @@ use super::interrupt::Interrupt;
 use super::{CommandError, Output};
 use crate::terminal::Style;
 use ::load::generate::{
-    Arrivals, BurstReport, ConstantOptions, Generator, GeneratorOptions, IN_FLIGHT_DEFAULT,
-    OUTSTANDING_MAX, Progress, SiteTarget, Tally,
+    BurstReport, ConstantOptions, Generator, GeneratorOptions, IN_FLIGHT_DEFAULT, OUTSTANDING_MAX,
+    Progress, SiteTarget, Spacing, Tally,
 };
 use clap::{Args, Subcommand};
 use indicatif::{ProgressBar, ProgressStyle};
@@ -211,7 +211,7 @@ fn run_constant(constant: &Constant, style: Style) -> Result<Output, CommandErro
         duration,
         sites: (0..hosts.len()).collect(),
         outstanding_max: constant.in_flight_max,
-        arrivals: Arrivals::Even,
+        spacing: Spacing::Even,
     };
     let report = generator.constant(&options).map_err(CommandError::Load)?;
     bar.finish_and_clear();

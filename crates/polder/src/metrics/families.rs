@@ -170,6 +170,11 @@ const FAMILIES: &[Family] = &[
         "Requests in flight at the node.",
         nodes!(node => node.in_flight.into()),
     ),
+    gauge(
+        "polder_node_upgraded_connections",
+        "Upgraded connections to the node's servers; they are not in flight.",
+        nodes!(node => node.upgraded as f64),
+    ),
     counter(
         "polder_node_restarts",
         "Servers of the node that were started again.",
@@ -204,6 +209,11 @@ const FAMILIES: &[Family] = &[
         "polder_edge_moves",
         "Moves that the edge carried out.",
         edges!(edge => edge.moves as f64),
+    ),
+    gauge(
+        "polder_edge_upgraded_connections",
+        "Client connections of the edge that were upgraded to another protocol.",
+        edges!(edge => edge.upgraded as f64),
     ),
     counter(
         "polder_edge_tls_handshakes",
@@ -276,6 +286,8 @@ mod tests {
             "polder_site_requests_total{site=\"blog\"} 5000.0",
             "polder_node_site{node=\"n2\",site=\"blog\"} 1.0",
             "polder_edge_look_interval_seconds{edge=\"0\"} 0.001",
+            "polder_node_upgraded_connections{node=\"n2\"} 3.0",
+            "polder_edge_refused_proxy_headers_total{edge=\"0\"} 0.0",
             "polder_uptime_seconds 3700.0",
             "# TYPE polder_site_requests counter",
             "# HELP polder_site_nodes Nodes that serve the site.",

@@ -11,19 +11,40 @@ const OWN: u64 = 64;
 /// For each node, its record's connection, and one more while that is made anew.
 const PER_NODE: u64 = 2;
 
+/// The part of all descriptors that is kept for upgraded connections' way to servers, where there
+/// are not many: the others hold no place of `max_in_flight` and would be counted nowhere.
+const UPGRADED_PART: u64 = 16;
+
 /// Takes as many descriptors as the system allows this process, and says how many clients it can
-/// let in, at most `connections_max`. Changes the limit of the whole process.
-pub(super) fn clients_max(settings: &Settings, threads: usize) -> usize {
+/// let in, at most `connections_max`, and how many of them can be upgraded, at most
+/// `upgraded_max`. Changes the limit of the whole process.
+pub(super) fn connections_max(settings: &Settings, threads: usize) -> (usize, usize) {
     let wanted = u64::from(settings.http.connections_max);
     let limit = raised().unwrap_or(u64::MAX);
-    let granted = for_clients(limit, own(settings), upstream(settings, threads)).min(wanted);
+    let upgraded = for_upgraded(limit, settings);
+    let upstream = upstream(settings, threads);
+    let granted = for_clients(limit, own(settings) + upgraded, upstream).min(wanted);
     if granted < wanted {
         tracing::warn!(
             "an edge lets {granted} clients in, not {wanted} (`connections_max`): it may open \
              {limit} files (`ulimit -n`)"
         );
     }
-    usize::try_from(granted).unwrap_or(usize::MAX)
+    let count = |count: u64| usize::try_from(count).unwrap_or(usize::MAX);
+    (count(granted), count(upgraded))
+}
+
+/// Connections to servers for upgraded clients.
+fn for_upgraded(limit: u64, settings: &Settings) -> u64 {
+    let wanted = if settings.http.upgrades { u64::from(settings.http.upgraded_max) } else { 0 };
+    let granted = wanted.min(limit / UPGRADED_PART);
+    if granted < wanted {
+        tracing::info!(
+            "an edge upgrades {granted} connections, not {wanted} (`upgraded_max`): it may open \
+             {limit} files (`ulimit -n`)"
+        );
+    }
+    granted
 }
 
 /// The limit on open files, raised as far as allowed; none for no limit.
@@ -65,6 +86,16 @@ mod tests {
         assert_eq!(for_clients(1_024, 76, 5_000), 474);
         assert_eq!(for_clients(50, 76, 96), 1, "an edge without room says so when it starts");
         assert_eq!(for_clients(u64::MAX, 76, 96), u64::MAX - 172);
+    }
+
+    #[test]
+    fn upgraded_connections_have_a_part_of_their_own() {
+        let text = "[http]\nupgraded_max = 100\n[[sites]]\nname = \"a\"\nhosts = [\"a\"]\n\
+                    command = [\"x\"]\n[[nodes]]\nname = \"n\"\n";
+        let mut settings = crate::settings::parse("x", text, &[]).unwrap().settings;
+        assert_eq!((for_upgraded(1_024, &settings), for_upgraded(4_096, &settings)), (64, 100));
+        settings.http.upgrades = false;
+        assert_eq!(for_upgraded(u64::MAX, &settings), 0);
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! Settings become the plain options of each crate.
 
-use super::descriptors::clients_max;
+use super::descriptors::connections_max;
 use crate::settings::{
     self, Check, Edge, Forwarded, Mode, PolicyName, Servers, Settings, Site, Start,
 };
@@ -94,6 +94,7 @@ pub(super) fn edge(
     }
     let default_site = http.default_site.as_deref();
     let threads = threads(own);
+    let (connections_max, upgraded_max) = connections_max(settings, threads);
     Ok(edge::Options {
         listen: own.listen.clone(),
         tls_listen: own.tls_listen.clone(),
@@ -120,7 +121,7 @@ pub(super) fn edge(
         upstream: http.upstream,
         upstream_idle_max: http.upstream_idle_max as usize,
         upstream_idle_ms: http.upstream_idle_ms.into(),
-        connections_max: clients_max(settings, threads),
+        connections_max,
         drain_max_ms: settings.pool.drain_max_ms.into(),
         forwarded: match http.forwarded {
             Forwarded::Rewrite => ForwardedTrust::Rewrite,
@@ -130,6 +131,9 @@ pub(super) fn edge(
         proxy_protocol: own.proxy_protocol.clone(),
         request_id: http.request_id,
         trace: http.trace,
+        upgrades: http.upgrades,
+        upgraded_max,
+        upgrade_idle_ms: http.upgrade_idle_ms.into(),
         access_log: access_log(settings),
     })
 }

@@ -82,7 +82,7 @@ impl Reporter {
             version: REPORT_VERSION,
             pool: self.pool(pool),
             sites: self.sites(pool, counters, balance),
-            nodes: self.nodes(pool),
+            nodes: self.nodes(pool, counters),
             edges: vec![self.edge(pool, counters)],
             warnings: self.warnings(pool, balance),
         }
@@ -142,8 +142,12 @@ impl Reporter {
         found.map_or_else(|| site.to_string(), |site| site.name.clone())
     }
 
-    fn nodes(&self, pool: &LoopStatus) -> Vec<NodeStatus> {
+    fn nodes(&self, pool: &LoopStatus, counters: &Snapshot) -> Vec<NodeStatus> {
         let mut told = Vec::new();
+        let upgraded = |index: usize| {
+            let node = NodeId::new(u16::try_from(index).ok()?).ok()?;
+            counters.upgraded_by_node.get(&node).copied()
+        };
         for (index, node) in self.settings.nodes.iter().enumerate() {
             let Some(seen) = pool.nodes.get(index) else { continue };
             told.push(NodeStatus {
@@ -151,6 +155,7 @@ impl Reporter {
                 site: seen.site.map(|site| self.site_name(site)),
                 in_flight: seen.in_flight,
                 max_in_flight: node.max_in_flight,
+                upgraded: upgraded(index).unwrap_or(0),
                 state: node_state(seen),
                 restarts: seen.restarts,
                 servers: seen.servers.iter().map(|phase| phase.name().to_owned()).collect(),
@@ -182,6 +187,7 @@ impl Reporter {
             leaving: false,
             tls_handshakes: counters.tls_handshakes,
             tls_failures: counters.tls_failures,
+            upgraded: counters.upgraded_by_node.values().sum(),
             proxy_headers_refused: counters.proxy_headers_refused,
             access_log_dropped: counters.access_log_dropped,
         }

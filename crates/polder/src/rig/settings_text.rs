@@ -68,7 +68,7 @@ fn listen(front: &RigFront, address: SocketAddr) -> String {
     match front {
         RigFront::Http1 => format!("listen = [\"{address}\"]"),
         RigFront::Http2 => format!("listen = [\"{address}\"]\nhttp2_plain = true"),
-        RigFront::Tls { .. } => format!("listen = []\ntls_listen = [\"{address}\"]"),
+        RigFront::Tls { .. } => format!("tls_listen = [\"{address}\"]"),
     }
 }
 
@@ -113,6 +113,7 @@ mod tests {
     use super::*;
     use crate::rig::RigSite;
     use crate::settings::{PolicyName, Servers, parse};
+    use std::path::PathBuf;
 
     fn options(servers: RigServers) -> RigOptions {
         let sites = vec![RigSite::new("red", 3), RigSite::new("blue", 2)];
@@ -153,6 +154,25 @@ mod tests {
         let Servers::Addresses(addresses) = &settings.nodes[1].servers else { panic!("no agent") };
         assert_eq!(addresses[1].port(), 9_004);
         assert_eq!(settings.sites[1].hosts, ["blue.test"]);
+    }
+
+    #[test]
+    fn edges_listen_as_their_front_says() {
+        let mut options = options(RigServers::OneStub);
+        let (stubs, edges) = (stubs(&options), ["127.0.0.1:8001".parse().unwrap()]);
+        let mut edge = |front| {
+            options.front = front;
+            let (run, program) = (Path::new("/tmp/run"), Path::new("/bin/x"));
+            let text = settings_text(&options, run, &edges, &stubs, program);
+            let settings = parse("rig.toml", &text, &[]).unwrap_or_else(|e| panic!("{e}")).settings;
+            settings.edges[0].clone()
+        };
+        assert!(!edge(RigFront::Http1).http2_plain);
+        let plain = edge(RigFront::Http2);
+        assert!(plain.http2_plain && plain.tls_listen.is_empty());
+        let [certificate, key] = ["/tmp/c.pem", "/tmp/k.pem"].map(PathBuf::from);
+        let tls = edge(RigFront::Tls { certificate, key });
+        assert!(tls.listen.is_empty() && tls.tls_listen == edges);
     }
 
     #[test]

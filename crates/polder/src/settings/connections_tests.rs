@@ -19,13 +19,15 @@ fn with(http: &str, edge: &str, site: &str, log: &str) -> Settings {
 #[test]
 fn what_is_said_is_read_and_shown_again() {
     let settings = with(
-        "upstream = \"hyper\"\nrequest_id = false\ntrace = false",
+        "upstream = \"hyper\"\nrequest_id = false\ntrace = false\nupgrades = false\n\
+         upgraded_max = 7\nupgrade_idle_ms = 8",
         "proxy_protocol = [\"10.0.0.0/8\", \"::1\"]",
         "proxy_protocol_out = \"v2\"",
         "path = \"/var/log/polder.log\"\nformat = \"json\"\nqueue_max = 7",
     );
     let (http, log) = (&settings.http, &settings.access_log);
     assert_eq!((http.upstream, http.request_id, http.trace), (Upstream::Hyper, false, false));
+    assert_eq!((http.upgrades, http.upgraded_max, http.upgrade_idle_ms), (false, 7, 8));
     let networks: Vec<_> =
         settings.edges[0].proxy_protocol.iter().map(ToString::to_string).collect();
     assert_eq!(networks, ["10.0.0.0/8", "::1/128"]);
@@ -43,7 +45,7 @@ fn what_is_said_is_read_and_shown_again() {
 fn nothing_is_logged_or_announced_unless_it_is_said() {
     let settings = good();
     assert_eq!((settings.http.upstream, settings.access_log.target), (Upstream::Own, None));
-    assert!(settings.http.request_id && settings.http.trace);
+    assert!(settings.http.request_id && settings.http.trace && settings.http.upgrades);
     assert!(settings.edges[0].proxy_protocol.is_empty());
 }
 

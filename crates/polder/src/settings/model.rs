@@ -186,6 +186,12 @@ pub struct Http {
     pub upstream_idle_ms: u32,
     /// Who speaks with the servers.
     pub upstream: Upstream,
+    /// Whether clients may switch to another protocol.
+    pub upgrades: bool,
+    /// Upgraded connections of one edge.
+    pub upgraded_max: u32,
+    /// How long nothing may move on one.
+    pub upgrade_idle_ms: u32,
     /// Whether requests get an id.
     pub request_id: bool,
     /// Whether requests get a place in a trace.

@@ -224,6 +224,9 @@ fn http(table: &Table<'_>, marks: &mut Marks) -> Http {
         upstream_idle_max: table.integer("upstream_idle_max").value,
         upstream_idle_ms: table.integer("upstream_idle_ms").value,
         upstream: table.choice("upstream", &[Upstream::Own, Upstream::Hyper]),
+        upgrades: table.flag("upgrades").is_none_or(|flag| flag.value),
+        upgraded_max: table.integer("upgraded_max").value,
+        upgrade_idle_ms: table.integer("upgrade_idle_ms").value,
         request_id: table.flag("request_id").is_none_or(|flag| flag.value),
         trace: table.flag("trace").is_none_or(|flag| flag.value),
     }

@@ -106,6 +106,9 @@ impl Settings {
                 Upstream::Own => "own",
                 Upstream::Hyper => "hyper",
             }),
+            "upgrades": Value::from(http.upgrades),
+            "upgraded_max": Value::from(http.upgraded_max),
+            "upgrade_idle_ms": Value::from(http.upgrade_idle_ms),
             "request_id": Value::from(http.request_id),
             "trace": Value::from(http.trace),
         }

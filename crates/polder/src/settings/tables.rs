@@ -253,6 +253,29 @@ pub const HTTP: Section = Section {
              alike and costs more.",
         ),
         key(
+            "upgrades",
+            Kind::Flag,
+            Missing::Means("`true`"),
+            "Passes a client's `Upgrade` on (WebSocket and others, never HTTP or TLS; not beside \
+             a body), and bytes both ways when the server agrees. Upgraded connections hold no \
+             place of `max_in_flight`; when their node has left the site, or the edge has \
+             drained, for `drain_max_ms`, they are closed.",
+        ),
+        int(
+            "upgraded_max",
+            0,
+            1_000_000,
+            10_000,
+            "Upgraded connections of one edge; a request for one more gets 503.",
+        ),
+        int(
+            "upgrade_idle_ms",
+            1,
+            24 * HOUR_MS,
+            HOUR_MS,
+            "An upgraded connection on which nothing moves for so long is closed.",
+        ),
+        key(
             "request_id",
             Kind::Flag,
             Missing::Means("`true`"),

@@ -33,6 +33,7 @@ pub(crate) fn example() -> StatusReport {
         site: site.map(str::to_owned),
         in_flight: 4,
         max_in_flight: 8,
+        upgraded: 3,
         state,
         restarts: 1,
         servers: vec!["ready".into(), "starting".into()],

@@ -120,6 +120,8 @@ pub struct NodeStatus {
     pub in_flight: u32,
     /// Requests that it takes at once.
     pub max_in_flight: u32,
+    /// Upgraded connections, over the edges of this report: none of the above.
+    pub upgraded: u64,
     /// How it is.
     pub state: NodeState,
     /// How often its servers were started again.
@@ -205,6 +207,8 @@ pub struct EdgeStatus {
     pub tls_handshakes: u64,
     /// TLS handshakes that failed.
     pub tls_failures: u64,
+    /// Its connections that were upgraded to another protocol.
+    pub upgraded: u64,
     /// Connections closed because they did not begin with a header of the PROXY protocol.
     pub proxy_headers_refused: u64,
     /// Lines of the access log that were dropped.
@@ -364,6 +368,9 @@ impl StatusReport {
                 site.failed += other.failed;
                 site.refused += other.refused;
                 site.traffic.add(&other.traffic);
+            }
+            for (node, other) in merged.nodes.iter_mut().zip(&report.nodes) {
+                node.upgraded += other.upgraded;
             }
             merged.pool.uptime_s = merged.pool.uptime_s.max(report.pool.uptime_s);
             merged.pool.paused |= report.pool.paused;
