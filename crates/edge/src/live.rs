@@ -58,14 +58,8 @@ impl<D: Dispatcher> Live<D> {
     /// Follows changes until the edge is gone.
     pub(crate) async fn follow(self: Rc<Self>, mut changes: UnboundedReceiver<Change>) {
         while let Some(change) = changes.recv().await {
-            let owed = change.owed;
-            for (shares, owed) in [
-                (&change.shared.connections, owed.connections),
-                (&change.shared.upgraded, owed.upgraded),
-            ] {
-                if owed > 0 {
-                    tokio::task::spawn_local(forget(Arc::clone(shares), owed));
-                }
+            for (shares, owed) in change.owed {
+                tokio::task::spawn_local(forget(shares, owed));
             }
             let next = self.core().under(change.shared);
             self.core.replace(next);
@@ -75,26 +69,22 @@ impl<D: Dispatcher> Live<D> {
     }
 }
 
-/// Shares that are to go out of use, and that clients still hold.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Owed {
-    connections: u32,
-    upgraded: u32,
-}
-
 /// Takes shares out of use as clients give them back.
 async fn forget(shares: Arc<Semaphore>, owed: u32) {
     // It is never closed, see `Shared`.
-    if let Ok(shares) = shares.acquire_many(owed).await {
-        shares.forget();
+    if let Ok(given_back) = shares.acquire_many(owed).await {
+        given_back.forget();
     }
 }
+
+/// Shares that are to be taken out of use once they are given back.
+pub(crate) type Owed = (Arc<Semaphore>, u32);
 
 /// New options on their way to a thread.
 pub(crate) struct Change {
     shared: Arc<Shared>,
     /// Shares of clients that this thread takes out of use.
-    owed: Owed,
+    owed: Vec<Owed>,
     done: mpsc::Sender<()>,
 }
 
@@ -112,12 +102,15 @@ impl Changes {
         receiver
     }
 
-    /// Tells all threads, and waits until they serve new requests under it. `owed`: clients that
-    /// must leave before another is let in.
-    pub(crate) fn tell(&self, shared: &Arc<Shared>, owed: Owed) -> Result<(), UpdateError> {
+    /// Tells all threads, and waits until they serve new requests under it. `owed`: see [`resize`].
+    pub(crate) fn tell(
+        &self,
+        shared: &Arc<Shared>,
+        mut owed: Vec<Owed>,
+    ) -> Result<(), UpdateError> {
         let (done, told) = mpsc::channel();
-        for (place, thread) in self.threads.iter().enumerate() {
-            let owed = if place == 0 { owed } else { Owed::default() };
+        for thread in &self.threads {
+            let owed = std::mem::take(&mut owed);
             let change = Change { shared: Arc::clone(shared), owed, done: done.clone() };
             // A thread that has ended serves nobody.
             let _ = thread.send(change);
@@ -201,20 +194,20 @@ pub(crate) fn check_fixed(before: &Options, after: &Options) -> Result<(), Updat
     }
 }
 
-/// Lets more clients in, or fewer: those that are connected stay. What must be given back before
-/// the next one is let in.
-pub(crate) fn resize(shared: &Shared, before: &Options) -> Owed {
+/// Lets more clients in, or fewer: those that are connected stay. Which shares must be given back
+/// before the next client is let in.
+pub(crate) fn resize(shared: &Shared, before: &Options) -> Vec<Owed> {
     let after = &shared.options;
-    Owed {
-        connections: change(&shared.connections, before.connections_max, after.connections_max),
-        upgraded: change(&shared.upgraded, before.upgraded_max, after.upgraded_max),
-    }
-}
-
-fn change(shares: &Semaphore, before_max: usize, after_max: usize) -> u32 {
-    shares.add_permits(after_max.saturating_sub(before_max));
-    let surplus = before_max.saturating_sub(after_max);
-    let owed = surplus - shares.forget_permits(surplus);
-    // The options keep it far below.
-    u32::try_from(owed).unwrap_or(u32::MAX)
+    let sizes = [
+        (&shared.connections, before.connections_max, after.connections_max),
+        (&shared.upgraded, before.upgraded_max, after.upgraded_max),
+    ];
+    let resized = sizes.map(|(shares, before_max, after_max)| {
+        shares.add_permits(after_max.saturating_sub(before_max));
+        let surplus = before_max.saturating_sub(after_max);
+        let owed = surplus - shares.forget_permits(surplus);
+        // The options keep it far below.
+        (Arc::clone(shares), u32::try_from(owed).unwrap_or(u32::MAX))
+    });
+    resized.into_iter().filter(|(_, owed)| *owed > 0).collect()
 }
