@@ -9,6 +9,10 @@ use crate::tree::{File, Tree};
 const ALLOWED: &[(&str, &str)] = &[
     ("crates/load/src/sys.rs", "lets tokio watch a kernel timer"),
     (
+        "crates/polder/src/sys.rs",
+        "takes sockets that a service manager opened, lets tokio watch a child process",
+    ),
+    (
         "crates/remote-memory/src/sys.rs",
         "maps shared memory, sees it as atomic words, waits on half a word, raises a priority",
     ),

@@ -287,8 +287,20 @@ impl Handle {
         self.end();
     }
 
+    /// Ends the agent alone: region, servers and state file stay as they are for the next agent of
+    /// the node, which is given the region's file ([`Handle::region_file`]) to adopt. **Blocks**
+    /// for a turn.
+    pub fn leave(mut self) {
+        self.inbox.leave();
+        self.join();
+    }
+
     fn end(&mut self) {
         self.inbox.stop();
+        self.join();
+    }
+
+    fn join(&mut self) {
         if let Some(thread) = self.thread.take() {
             // A panic of the thread was printed by it already.
             let _ = thread.join();

@@ -20,6 +20,7 @@ struct Inner {
     reports: Vec<Report>,
     own_rings: u32,
     stop: bool,
+    leave: bool,
 }
 
 /// What was taken out at once.
@@ -30,6 +31,7 @@ pub(crate) struct Taken {
     /// Rings of edges so far, modulo 2^32.
     pub(crate) edge_rings: u32,
     pub(crate) stop: bool,
+    pub(crate) leave: bool,
 }
 
 impl Inbox {
@@ -58,6 +60,13 @@ impl Inbox {
         self.ring(inner);
     }
 
+    /// Asks the main thread to end and to leave everything else as it is.
+    pub(crate) fn leave(&self) {
+        let mut inner = self.lock();
+        inner.leave = true;
+        self.ring(inner);
+    }
+
     fn ring(&self, mut inner: MutexGuard<'_, Inner>) {
         inner.own_rings = inner.own_rings.wrapping_add(1);
         self.record.ring();
@@ -75,6 +84,7 @@ impl Inbox {
             wake,
             edge_rings: wake.wrapping_sub(inner.own_rings),
             stop: inner.stop,
+            leave: inner.leave,
         }
     }
 }

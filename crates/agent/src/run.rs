@@ -24,7 +24,8 @@ pub enum RunError {
     },
 }
 
-/// Runs an agent until SIGTERM, then stops it and its servers. **Blocks** until then.
+/// Runs an agent until SIGTERM, then stops it and its servers. **Blocks** until then. SIGHUP ends
+/// the agent alone and leaves servers and region to the next one.
 ///
 /// With a `parent` (its process id) the agent ends with it, and leaves Ctrl-C to it: a terminal
 /// sends SIGINT to all of us, but the parent drains first. Without one, SIGINT stops the agent.
@@ -33,9 +34,10 @@ pub enum RunError {
 /// See [`RunError`].
 pub fn run(options: Options, parent: Option<u32>) -> Result<(), RunError> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_io().build()?;
-    let (mut terminate, mut interrupt) = {
+    let (mut terminate, mut interrupt, mut hang_up) = {
         let _context = runtime.enter();
-        (signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?)
+        let int = signal(SignalKind::interrupt())?;
+        (signal(SignalKind::terminate())?, int, signal(SignalKind::hangup())?)
     };
     if let Some(parent) = parent {
         die_with_parent(parent)?;
@@ -46,7 +48,7 @@ pub fn run(options: Options, parent: Option<u32>) -> Result<(), RunError> {
         // Nobody listens any more when the process is about to end anyway.
         let _ = on_end.send(());
     })?;
-    let asked = runtime.block_on(async {
+    let end = runtime.block_on(async {
         let interrupted = async {
             match parent {
                 None => drop(interrupt.recv().await),
@@ -54,11 +56,22 @@ pub fn run(options: Options, parent: Option<u32>) -> Result<(), RunError> {
             }
         };
         tokio::select! {
-            _ = terminate.recv() => true,
-            () = interrupted => true,
-            _ = ended => false,
+            _ = terminate.recv() => End::Stop,
+            () = interrupted => End::Stop,
+            _ = hang_up.recv() => End::Leave,
+            _ = ended => End::Itself,
         }
     });
-    handle.stop();
-    if asked { Ok(()) } else { Err(RunError::Ended { node }) }
+    match end {
+        End::Leave => handle.leave(),
+        End::Stop | End::Itself => handle.stop(),
+    }
+    if end == End::Itself { Err(RunError::Ended { node }) } else { Ok(()) }
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum End {
+    Stop,
+    Leave,
+    Itself,
 }

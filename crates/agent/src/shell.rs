@@ -72,6 +72,8 @@ enum End {
     Stopped,
     /// Another agent gave our region up and has our servers.
     Replaced,
+    /// Asked to make room for another agent, which is to find servers and region.
+    Left,
 }
 
 impl Shell {
@@ -143,11 +145,15 @@ impl Shell {
             }
         };
         self.worker.end();
-        if end == End::Replaced {
+        match end {
             // The servers and the state file are the other agent's now.
-            tracing::error!(node = self.node, "another agent took this one's place");
-        } else if let Err(error) = AgentState::remove(&self.state_file) {
-            tracing::warn!(%error, "the state file stays");
+            End::Replaced => tracing::error!(node = self.node, "another agent took its place"),
+            End::Left => tracing::info!(node = self.node, "the servers are left to the next agent"),
+            End::Stopped => {
+                if let Err(error) = AgentState::remove(&self.state_file) {
+                    tracing::warn!(%error, "the state file stays");
+                }
+            }
         }
     }
 
@@ -169,6 +175,9 @@ impl Shell {
             self.stopping = true;
             // Edges send nothing from here on. The layout was checked when it was made.
             let _ = NodeRecord::retire(&**self.record.region());
+        }
+        if taken.leave && !self.stopping && self.leave() {
+            return Turn { sleep: Duration::ZERO, end: Some(End::Left) };
         }
         let assign = self.record.assign();
         if assign.is_none() && !self.stopping {
@@ -198,6 +207,15 @@ impl Shell {
         };
         let due = self.supervisor.next_due(now).map_or(next_beat, |due| due.min(next_beat));
         Turn { sleep: due.saturating_sub(now), end }
+    }
+
+    /// Notes the servers for the next agent; without that they could not be left.
+    fn leave(&mut self) -> bool {
+        let noted = self.write_state();
+        if let Err(error) = &noted {
+            tracing::error!(%error, "the agent stays: the next one would not find the servers");
+        }
+        noted.is_ok()
     }
 
     /// Whether the last site's requests have ended; false where nobody needs to know.

@@ -74,6 +74,32 @@ fn a_killed_agent_leaves_its_servers_to_the_next_one() {
 }
 
 #[test]
+fn an_agent_makes_room_for_the_next_one_and_stops_no_server() {
+    let place = Place::new();
+    let mut first = place.spawn("agent");
+    let old = attach(&place);
+    let (pid, address) = warm_server(&place, &old);
+    let before = assign(&old, Some(1));
+    let mut memory = hold(first.0.id());
+    signal(first.0.id(), Signal::HUP);
+    assert!(first.0.wait().unwrap().success());
+    assert_eq!((ask(address), old.assign()), (Ok(pid), Some(before)), "nothing has changed");
+    // The next ones leave as well, with what they were given.
+    for turn in 1..=2 {
+        let mut options = child_options(place.path());
+        options.adopt = Some(memory);
+        let handle = Agent::start(options).unwrap();
+        let new = attach(&place);
+        assert_eq!(new.assign().map(|assign| assign.version), Some(before.version + turn));
+        assert_eq!(phase(&handle, 1, "ready").servers[0].pid, Some(pid));
+        memory = handle.region_file().unwrap();
+        handle.leave();
+        assert_eq!(ask(address), Ok(pid));
+    }
+    assert_eq!(reap_leftovers(&place.state_file(), Duration::from_secs(5)).unwrap(), 1);
+}
+
+#[test]
 fn a_server_of_an_assignment_survives_the_agent_too() {
     let place = Place::new();
     let mut first = place.spawn("agent");

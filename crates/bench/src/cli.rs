@@ -29,6 +29,8 @@ pub(crate) enum Command {
     /// Moves as fast as they go under 64 connections; square waves; the cost of an idle pool;
     /// about 4 minutes
     Churn(FigureArguments),
+    /// 1,000 reloads and 20 upgrades under 64 connections; about 2 minutes
+    Reloads(FigureArguments),
     /// CPU time of a proxied request beside nginx and HAProxy, plain, over TLS, over HTTP/2;
     /// about 5 minutes
     Proxy(FigureArguments),
@@ -125,7 +127,9 @@ mod tests {
     fn clap_finds_no_contradiction_and_the_figures_are_listed() {
         Cli::command().debug_assert();
         let help = Cli::command().render_help().to_string();
-        for figure in ["burst", "sensitivity", "churn", "proxy", "memory", "edges", "idle", "all"] {
+        let figures =
+            ["burst", "sensitivity", "churn", "reloads", "proxy", "memory", "edges", "idle", "all"];
+        for figure in figures {
             assert!(help.contains(&format!("\n  {figure}")), "{help}");
         }
     }

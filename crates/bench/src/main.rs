@@ -5,6 +5,7 @@
 //! cargo run --release -p bench -- burst --apps apache  # the same with real servers
 //! cargo run --release -p bench -- sensitivity  # the same over look and hold
 //! cargo run --release -p bench -- churn        # moves as fast as they go, and none when idle
+//! cargo run --release -p bench -- reloads      # settings and program change, no request is lost
 //! cargo run --release -p bench -- proxy        # CPU time of a proxied request, beside others
 //! cargo run --release -p bench -- memory       # reads of the record of a busy node
 //! cargo run --release -p bench -- edges        # the tail behind several edges
@@ -27,6 +28,7 @@ mod memory;
 mod output;
 mod progress;
 mod proxy;
+mod reloads;
 mod sensitivity;
 mod smoke;
 mod tools;
@@ -86,6 +88,7 @@ fn run(command: &Command) -> anyhow::Result<()> {
             sensitivity::run(&output("sensitivity", arguments)?, &cancel)
         }
         Command::Churn(arguments) => churn::run(&output("churn", arguments)?, &cancel),
+        Command::Reloads(arguments) => reloads::run(&output("reloads", arguments)?, &cancel),
         Command::Proxy(arguments) => proxy::run(&output("proxy", arguments)?, &cancel),
         Command::Memory(arguments) => memory::run(&output("memory", arguments)?, &cancel),
         Command::Edges(arguments) => edges::run(&output("edges", arguments)?, &cancel),
@@ -94,6 +97,7 @@ fn run(command: &Command) -> anyhow::Result<()> {
             burst::run(&output("burst", arguments)?, Apps::Stub, &cancel)?;
             sensitivity::run(&output("sensitivity", arguments)?, &cancel)?;
             churn::run(&output("churn", arguments)?, &cancel)?;
+            reloads::run(&output("reloads", arguments)?, &cancel)?;
             proxy::run(&output("proxy", arguments)?, &cancel)?;
             memory::run(&output("memory", arguments)?, &cancel)?;
             edges::run(&output("edges", arguments)?, &cancel)?;

@@ -8,14 +8,14 @@ use crate::face::Dispatcher;
 use crate::http1::serve_http1;
 use crate::http2::serve_http2;
 use crate::labels::Chance;
-use crate::listen::Listener;
+use crate::listen::{BACKLOG, Listener};
+use crate::live::{Change, Live};
 use crate::metrics::Shard;
 use crate::options::Options;
 use crate::tls::HANDSHAKES_MAX;
 use crate::upgrade::{CLOSE_TIME, Tunnels, watch_nodes};
 use crate::upstream::{Pool, PoolLimits};
 use hyper::server::conn::http1;
-use std::cell::Cell;
 use std::future::poll_fn;
 use std::io;
 use std::net::SocketAddr;
@@ -24,7 +24,8 @@ use std::sync::Arc;
 use std::task::Poll;
 use std::time::Duration;
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore, watch};
+use tokio::sync::mpsc::UnboundedReceiver;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 
 /// Bytes that hyper may hold in each of its buffers: enough for full socket reads, small enough
 /// that a proxied body keeps its two connections below half a mebibyte.
@@ -43,42 +44,68 @@ impl<D: Dispatcher> Core<D> {
         metrics: Arc<Shard>,
         log: Option<LogQueue>,
     ) -> Rc<Self> {
-        let options = &shared.options;
-        let buffer_bytes_max = BUFFER_BYTES.max(options.header_bytes_max);
-        let limits = PoolLimits {
-            upstream: options.upstream,
-            idle_max: options.upstream_idle_max,
-            idle_time: Duration::from_millis(options.upstream_idle_ms),
-            connect_time: Duration::from_millis(options.connect_timeout_ms),
-            write_idle: options.body_idle(),
-            buffer_bytes_max,
-        };
-        let server = server(options, buffer_bytes_max);
         Rc::new(Self {
-            pool: Pool::new(limits),
-            server,
+            pool: Rc::new(Pool::new(pool_limits(&shared.options))),
+            server: server(&shared.options),
             shared,
             dispatcher,
             metrics,
-            log,
-            chance: Chance::seeded(),
+            log: log.map(Rc::new),
+            chance: Rc::new(Chance::seeded()),
             tunnels: Tunnels::new(),
-            draining: Cell::new(false),
-            drain: Notify::new(),
-            closing: Cell::new(false),
-            close: Notify::new(),
-            handshakes: Semaphore::new(HANDSHAKES_MAX),
-            open: Cell::new(0),
-            closed: Notify::new(),
+            draining: Rc::default(),
+            drain: Rc::default(),
+            closing: Rc::default(),
+            close: Rc::default(),
+            handshakes: Rc::new(Semaphore::new(HANDSHAKES_MAX)),
+            open: Rc::default(),
+            closed: Rc::default(),
+        })
+    }
+
+    /// The same thread's part under other options.
+    pub(crate) fn under(&self, shared: Arc<Shared>) -> Rc<Self> {
+        self.pool.set_limits(pool_limits(&shared.options));
+        Rc::new(Self {
+            pool: Rc::clone(&self.pool),
+            server: server(&shared.options),
+            shared,
+            dispatcher: self.dispatcher.clone(),
+            metrics: Arc::clone(&self.metrics),
+            log: self.log.clone(),
+            chance: Rc::clone(&self.chance),
+            tunnels: Rc::clone(&self.tunnels),
+            draining: Rc::clone(&self.draining),
+            drain: Rc::clone(&self.drain),
+            closing: Rc::clone(&self.closing),
+            close: Rc::clone(&self.close),
+            handshakes: Rc::clone(&self.handshakes),
+            open: Rc::clone(&self.open),
+            closed: Rc::clone(&self.closed),
         })
     }
 }
 
-fn server(options: &Options, buffer_bytes_max: usize) -> http1::Builder {
+fn buffer_bytes_max(options: &Options) -> usize {
+    BUFFER_BYTES.max(options.header_bytes_max)
+}
+
+fn pool_limits(options: &Options) -> PoolLimits {
+    PoolLimits {
+        upstream: options.upstream,
+        idle_max: options.upstream_idle_max,
+        idle_time: Duration::from_millis(options.upstream_idle_ms),
+        connect_time: Duration::from_millis(options.connect_timeout_ms),
+        write_idle: options.body_idle(),
+        buffer_bytes_max: buffer_bytes_max(options),
+    }
+}
+
+fn server(options: &Options) -> http1::Builder {
     let mut server = http1::Builder::new();
     // ClientWire watches the time of heads, and tells a slow head from an idle connection.
     server.header_read_timeout(None);
-    server.max_buf_size(buffer_bytes_max);
+    server.max_buf_size(buffer_bytes_max(options));
     server.max_header_size(options.header_bytes_max);
     if options.headers_max != HEADERS_MAX_INLINE {
         server.max_headers(options.headers_max);
@@ -90,13 +117,16 @@ fn server(options: &Options, buffer_bytes_max: usize) -> http1::Builder {
 pub(crate) async fn run<D: Dispatcher>(
     core: Rc<Core<D>>,
     sockets: Vec<Listener>,
+    changes: UnboundedReceiver<Change>,
     mut stage: watch::Receiver<Stage>,
 ) {
-    let sweeping = Rc::clone(&core);
-    tokio::task::spawn_local(async move { sweeping.pool.sweep().await });
-    tokio::task::spawn_local(watch_nodes(Rc::clone(&core)));
+    let sweeping = Rc::clone(&core.pool);
+    tokio::task::spawn_local(async move { sweeping.sweep().await });
+    let live = Live::new(Rc::clone(&core));
+    tokio::task::spawn_local(watch_nodes(Rc::clone(&live)));
+    tokio::task::spawn_local(Rc::clone(&live).follow(changes));
     for socket in sockets {
-        tokio::task::spawn_local(accept(Rc::clone(&core), socket));
+        tokio::task::spawn_local(accept(Rc::clone(&live), socket));
     }
     // The sender's end means the same as a stop.
     let drains = stage.wait_for(|stage| *stage != Stage::Serve).await.map(drop);
@@ -110,7 +140,7 @@ pub(crate) async fn run<D: Dispatcher>(
             core.closed.notified().await;
         }
     };
-    let limit = Duration::from_millis(core.options().drain_max_ms);
+    let limit = Duration::from_millis(live.core().options().drain_max_ms);
     tokio::select! {
         () = drained => {}
         () = tokio::time::sleep(limit) => {
@@ -131,8 +161,9 @@ async fn stopped<D: Dispatcher>(core: &Core<D>, mut stage: watch::Receiver<Stage
     }
 }
 
-/// Accepts until the edge drains; then what the kernel had accepted already, and no more.
-async fn accept<D: Dispatcher>(core: Rc<Core<D>>, socket: Listener) {
+/// Accepts until the edge drains; then what the kernel had accepted already, and no more: at most
+/// a full queue, for another edge with the same socket may let more in all the time.
+async fn accept<D: Dispatcher>(live: Rc<Live<D>>, socket: Listener) {
     let door = socket.door;
     let listener = match TcpListener::from_std(socket.tcp) {
         Ok(listener) => listener,
@@ -141,22 +172,23 @@ async fn accept<D: Dispatcher>(core: Rc<Core<D>>, socket: Listener) {
             return;
         }
     };
+    let core = live.core();
     // A drain that came before this task first ran notifies nobody.
     if !core.draining.get() {
         tokio::select! {
-            () = accept_all(&core, &listener, door) => {}
+            () = accept_all(&live, &listener, door) => {}
             () = core.drain.notified() => {}
         }
     }
     let shares = &core.shared.connections;
-    while let Ok(share) = Arc::clone(shares).try_acquire_owned()
-        && let Some((stream, peer)) = accepted_already(&listener).await
-    {
-        spawn(&core, stream, peer, door, share);
+    for _ in 0..BACKLOG {
+        let Ok(share) = Arc::clone(shares).try_acquire_owned() else { return };
+        let Some((stream, peer)) = accepted_already(&listener).await else { return };
+        spawn(&live, stream, peer, door, share);
     }
 }
 
-/// At most a backlog of them: the queue is not refilled faster than it is emptied here.
+/// Whoever waits already.
 async fn accepted_already(listener: &TcpListener) -> Option<(TcpStream, SocketAddr)> {
     poll_fn(|cx| match listener.poll_accept(cx) {
         Poll::Ready(Ok(accepted)) => Poll::Ready(Some(accepted)),
@@ -165,12 +197,12 @@ async fn accepted_already(listener: &TcpListener) -> Option<(TcpStream, SocketAd
     .await
 }
 
-async fn accept_all<D: Dispatcher>(core: &Rc<Core<D>>, listener: &TcpListener, door: Door) {
-    let shares = &core.shared.connections;
+async fn accept_all<D: Dispatcher>(live: &Rc<Live<D>>, listener: &TcpListener, door: Door) {
+    let shares = &live.core().shared.connections;
     // Beyond `connections_max` clients wait in the kernel's queue. Never closed, see `Shared`.
     while let Ok(share) = Arc::clone(shares).acquire_owned().await {
         match listener.accept().await {
-            Ok((stream, peer)) => spawn(core, stream, peer, door, share),
+            Ok((stream, peer)) => spawn(live, stream, peer, door, share),
             Err(error) => {
                 tracing::warn!(%error, "a connection can't be accepted");
                 // A client that is gone again costs nothing; a missing descriptor needs time.
@@ -183,15 +215,16 @@ async fn accept_all<D: Dispatcher>(core: &Rc<Core<D>>, listener: &TcpListener, d
 }
 
 fn spawn<D: Dispatcher>(
-    core: &Rc<Core<D>>,
+    live: &Rc<Live<D>>,
     stream: TcpStream,
     peer: SocketAddr,
     door: Door,
     share: OwnedSemaphorePermit,
 ) {
+    let core = live.core();
     core.metrics.connections_accepted.add(1);
-    let open = Open::new(Rc::clone(core));
-    tokio::task::spawn_local(connection(open, stream, peer, door, share));
+    let open = Open::new(core);
+    tokio::task::spawn_local(connection(Rc::clone(live), open, stream, peer, door, share));
 }
 
 /// One open client connection, counted.
@@ -215,6 +248,7 @@ impl<D: Dispatcher> Drop for Open<D> {
 
 /// Serves one client until either side closes the connection.
 async fn connection<D: Dispatcher>(
+    live: Rc<Live<D>>,
     open: Open<D>,
     tcp: TcpStream,
     peer: SocketAddr,
@@ -231,8 +265,8 @@ async fn connection<D: Dispatcher>(
     };
     // Boxed, so that an HTTP/1.1 connection's task is not as large as one of HTTP/2.
     let ended = match visitor.protocol {
-        Protocol::Http1 => Box::pin(serve_http1(core, visitor.stream, visitor.caller, share)).await,
-        Protocol::Http2 => Box::pin(serve_http2(core, visitor.stream, visitor.caller, share)).await,
+        Protocol::Http1 => Box::pin(serve_http1(live, visitor.stream, visitor.caller, share)).await,
+        Protocol::Http2 => Box::pin(serve_http2(live, visitor.stream, visitor.caller, share)).await,
     };
     if let Err(error) = ended {
         tracing::debug!(%peer, %error, "a client's connection broke");

@@ -14,12 +14,12 @@ use crate::upgrade::Tunnels;
 use crate::upstream::Pool;
 use hyper::server::conn::http1;
 use std::cell::Cell;
+use std::fmt;
 use std::rc::Rc;
 use std::sync::Arc;
 use tokio::sync::{Notify, Semaphore};
 
 /// What all threads of an edge share.
-#[derive(Debug)]
 pub(crate) struct Shared {
     pub(crate) options: Options,
     pub(crate) sites: SiteMap,
@@ -27,7 +27,7 @@ pub(crate) struct Shared {
     pub(crate) tls: Tls,
     pub(crate) labels: LabelRules,
     /// By site, in the order of the options.
-    pub(crate) limiters: Vec<Option<Limiter>>,
+    pub(crate) limiters: Vec<Option<Arc<Limiter>>>,
     pub(crate) stickiness: Vec<Option<Stickiness>>,
     /// `connections_max` of the whole edge.
     pub(crate) connections: Arc<Semaphore>,
@@ -35,27 +35,34 @@ pub(crate) struct Shared {
     pub(crate) upgraded: Arc<Semaphore>,
 }
 
-/// One thread's part.
+impl fmt::Debug for Shared {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Shared").field("options", &self.options).finish_non_exhaustive()
+    }
+}
+
+/// One thread's part, as long as its options hold ([`crate::live`]); what is counted here
+/// outlives them.
 pub(crate) struct Core<D> {
     pub(crate) shared: Arc<Shared>,
     pub(crate) dispatcher: D,
-    pub(crate) pool: Pool,
+    pub(crate) pool: Rc<Pool>,
     pub(crate) metrics: Arc<Shard>,
-    pub(crate) log: Option<LogQueue>,
-    pub(crate) chance: Chance,
+    pub(crate) log: Option<Rc<LogQueue>>,
+    pub(crate) chance: Rc<Chance>,
     pub(crate) tunnels: Rc<Tunnels>,
     pub(crate) server: http1::Builder,
     /// No new connection, and each answer ends its connection.
-    pub(crate) draining: Cell<bool>,
-    pub(crate) drain: Notify,
+    pub(crate) draining: Rc<Cell<bool>>,
+    pub(crate) drain: Rc<Notify>,
     /// Draining, and connections that wait for a request end at once.
-    pub(crate) closing: Cell<bool>,
-    pub(crate) close: Notify,
+    pub(crate) closing: Rc<Cell<bool>>,
+    pub(crate) close: Rc<Notify>,
     /// Places for TLS handshakes.
-    pub(crate) handshakes: Semaphore,
+    pub(crate) handshakes: Rc<Semaphore>,
     /// Client connections of this thread.
-    pub(crate) open: Cell<usize>,
-    pub(crate) closed: Notify,
+    pub(crate) open: Rc<Cell<usize>>,
+    pub(crate) closed: Rc<Notify>,
 }
 
 impl<D: Dispatcher> Core<D> {

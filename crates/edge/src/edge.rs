@@ -4,22 +4,18 @@ use crate::accept::run;
 use crate::access_log::{AccessLog, LogControl, LogQueue};
 use crate::core::{Core, Shared};
 use crate::face::Dispatcher;
-use crate::forward::Forwarder;
-use crate::hosts::SiteMap;
-use crate::labels::LabelRules;
-use crate::listen::{Listener, listen_all};
+use crate::listen::{Listener, Listening, listen_all};
+use crate::live::{self, Changes, UpdateError};
 use crate::metrics::{Shard, Snapshot, snapshot};
-use crate::options::{ForwardedTrust, Options, OptionsError, SiteOptions};
-use crate::rate::Limiter;
-use crate::sticky::Stickiness;
-use crate::tls::{Tls, TlsError};
+use crate::options::{Options, OptionsError, SiteOptions};
+use crate::tls::TlsError;
 use std::io;
 use std::net::SocketAddr;
-use std::sync::Arc;
 use std::sync::mpsc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use tokio::runtime::{Builder, LocalOptions, LocalRuntime};
-use tokio::sync::{Semaphore, watch};
+use tokio::sync::watch;
 
 /// Why an edge did not start.
 #[derive(Debug, thiserror::Error)]
@@ -66,33 +62,29 @@ pub struct Edge {
     stage: watch::Sender<Stage>,
     threads: Vec<JoinHandle<()>>,
     shards: Vec<Arc<Shard>>,
-    shared: Arc<Shared>,
+    /// Those from the start: what counters are made for.
     options: Options,
+    /// What the threads serve under, and how they hear of changes.
+    current: Mutex<(Arc<Shared>, Changes)>,
     log: Option<AccessLog>,
 }
 
 impl Edge {
     /// Listens, and starts the threads. Blocks until all of them run.
     pub fn start<D: Dispatcher>(options: Options, dispatcher: &D) -> Result<Self, StartError> {
-        options.check()?;
-        let sites = SiteMap::new(&options.sites, options.default_site)?;
-        let tls = Tls::new(&options)?;
-        let (addresses, listeners) = listen_all(&options)?;
-        let shared = Arc::new(Shared {
-            sites,
-            tls,
-            forwarder: Forwarder::new(options.forwarded, &options.via_name),
-            labels: LabelRules {
-                request_id: options.request_id,
-                trusts_id: options.forwarded == ForwardedTrust::Append,
-                trace: options.trace,
-            },
-            limiters: options.sites.iter().map(|site| Limiter::new(&site.rate)).collect(),
-            stickiness: stickiness(&options.sites)?,
-            connections: Arc::new(Semaphore::new(options.connections_max)),
-            upgraded: Arc::new(Semaphore::new(options.upgraded_max)),
-            options: options.clone(),
-        });
+        Self::start_on(options, dispatcher, Vec::new())
+    }
+
+    /// The same with sockets that somebody keeps for edges that come and go; what is listed in
+    /// `options.listen` and not handed over is opened.
+    pub fn start_on<D: Dispatcher>(
+        options: Options,
+        dispatcher: &D,
+        mut handed: Vec<Listening>,
+    ) -> Result<Self, StartError> {
+        let shared = Arc::new(live::shared(options, None)?);
+        let options = shared.options.clone();
+        let (addresses, listeners) = listen_all(&options, &mut handed)?;
         let (log, mut queues) = match options.access_log.clone().map(Arc::new) {
             None => (None, Vec::new()),
             Some(log) => {
@@ -102,31 +94,68 @@ impl Edge {
             }
         };
         let (stage, _) = watch::channel(Stage::Serve);
-        let (threads, shards) = (Vec::new(), Vec::new());
-        let mut edge = Self { addresses, stage, threads, shards, shared, options, log };
+        let mut edge = Self {
+            addresses,
+            stage,
+            threads: Vec::new(),
+            shards: Vec::new(),
+            options,
+            log,
+            current: Mutex::new((Arc::clone(&shared), Changes::default())),
+        };
         for (number, sockets) in listeners.into_iter().enumerate() {
-            edge.start_thread(number, dispatcher.clone(), sockets, queues.pop())?;
+            edge.start_thread(number, &shared, dispatcher.clone(), sockets, queues.pop())?;
         }
         Ok(edge)
+    }
+
+    /// Serves new connections and requests under other options; what has begun ends under the
+    /// old ones. Blocks until all threads do so, for milliseconds. Listeners, threads and the
+    /// names of sites are those from the start.
+    ///
+    /// # Errors
+    /// See [`UpdateError`]. The threads serve on in any case.
+    pub fn update(&self, options: Options) -> Result<(), UpdateError> {
+        let mut current = self.current.lock().unwrap_or_else(PoisonError::into_inner);
+        let (before, changes) = &mut *current;
+        live::check_fixed(&before.options, &options)?;
+        let shared = Arc::new(live::shared(options, Some(before))?);
+        let owed = live::resize(&shared, &before.options);
+        *before = Arc::clone(&shared);
+        changes.tell(&shared, owed)
+    }
+
+    /// Whether [`Edge::update`] would take these options.
+    ///
+    /// # Errors
+    /// Why not.
+    pub fn check_update(&self, options: Options) -> Result<(), UpdateError> {
+        let current = self.current.lock().unwrap_or_else(PoisonError::into_inner);
+        live::check_fixed(&current.0.options, &options)?;
+        live::shared(options, Some(&current.0))?;
+        Ok(())
     }
 
     fn start_thread<D: Dispatcher>(
         &mut self,
         number: usize,
+        shared: &Arc<Shared>,
         dispatcher: D,
         sockets: Vec<Listener>,
         log: Option<LogQueue>,
     ) -> Result<(), StartError> {
         let metrics = Arc::new(Shard::new(self.options.sites.len()));
         self.shards.push(Arc::clone(&metrics));
-        let (shared, stage) = (Arc::clone(&self.shared), self.stage.subscribe());
+        let (shared, stage) = (Arc::clone(shared), self.stage.subscribe());
+        let current = self.current.get_mut().unwrap_or_else(PoisonError::into_inner);
+        let changes = current.1.add();
         let (started, ready) = mpsc::sync_channel(1);
         let body = move || match runtime() {
             Ok(runtime) => {
                 let core = Core::new(shared, dispatcher, metrics, log);
                 // The receiver waits for exactly this.
                 let _ = started.send(Ok(()));
-                runtime.block_on(run(core, sockets, stage));
+                runtime.block_on(run(core, sockets, changes, stage));
             }
             Err(error) => {
                 let _ = started.send(Err(error));
@@ -158,7 +187,8 @@ impl Edge {
     /// # Errors
     /// A file is wrong; then all certificates stay as they were.
     pub fn renew_certificates(&self, sites: &[SiteOptions]) -> Result<(), TlsError> {
-        self.shared.tls.renew(sites, &self.options)
+        let current = self.current.lock().unwrap_or_else(PoisonError::into_inner);
+        current.0.tls.renew(sites, &self.options)
     }
 
     /// What was counted so far. A few microseconds.
@@ -197,13 +227,13 @@ impl Edge {
     }
 
     fn raise(&self, to: Stage) {
-        self.stage.send_if_modified(|stage| {
-            let later = *stage < to;
-            if later {
-                *stage = to;
-            }
-            later
-        });
+        raise(&self.stage, to);
+    }
+
+    /// Closes the edge from wherever it is, also while somebody waits for its end.
+    #[must_use]
+    pub fn closer(&self) -> Closer {
+        Closer { stage: self.stage.clone() }
     }
 
     /// Closes, unless it drains already, and blocks until all threads have ended: `drain_max_ms`
@@ -234,6 +264,29 @@ impl Drop for Edge {
     }
 }
 
+/// See [`Edge::closer`].
+#[derive(Clone, Debug)]
+pub struct Closer {
+    stage: watch::Sender<Stage>,
+}
+
+impl Closer {
+    /// As [`Edge::close`].
+    pub fn close(&self) {
+        raise(&self.stage, Stage::Close);
+    }
+}
+
+fn raise(stage: &watch::Sender<Stage>, to: Stage) {
+    stage.send_if_modified(|stage| {
+        let later = *stage < to;
+        if later {
+            *stage = to;
+        }
+        later
+    });
+}
+
 /// Reads an edge's counters from any thread, also after the edge has ended.
 #[derive(Clone, Debug)]
 pub struct MetricsReader {
@@ -250,15 +303,6 @@ impl MetricsReader {
         snapshot.access_log_dropped = self.log.as_ref().map_or(0, LogControl::dropped);
         snapshot
     }
-}
-
-fn stickiness(sites: &[SiteOptions]) -> Result<Vec<Option<Stickiness>>, OptionsError> {
-    let of = |site: &SiteOptions| {
-        let Some(sticky) = &site.sticky else { return Ok(None) };
-        let ready = Stickiness::new(sticky);
-        ready.map(Some).ok_or_else(|| OptionsError::BadCookie(site.name.clone()))
-    };
-    sites.iter().map(of).collect()
 }
 
 fn runtime() -> io::Result<LocalRuntime> {

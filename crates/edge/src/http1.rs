@@ -13,6 +13,7 @@
 use crate::caller::Caller;
 use crate::core::Core;
 use crate::face::Dispatcher;
+use crate::live::Live;
 use crate::serve::serve;
 use crate::stream::ClientStream;
 use crate::watchdog::Watchdog;
@@ -33,15 +34,16 @@ const PARK_AFTER: Duration = Duration::from_millis(250);
 
 /// Serves one client until either side closes the connection.
 pub(crate) async fn serve_http1<D: Dispatcher>(
-    core: Rc<Core<D>>,
+    live: Rc<Live<D>>,
     stream: ClientStream,
     caller: Caller,
     share: OwnedSemaphorePermit,
 ) -> hyper::Result<()> {
+    let core = live.core();
     let client = Rc::new(Client::new(Rc::new(caller), core.options()));
     let mut wire = ClientWire::new(stream, Rc::clone(&client), core.options().body_idle(), share);
     // Boxed, so that a parked connection's task has no room for it.
-    while let Some(parked) = Box::pin(serve_awake(&core, &client, wire)).await? {
+    while let Some(parked) = Box::pin(serve_awake(&live, &client, wire)).await? {
         wire = parked;
         let wanted = tokio::select! {
             wanted = poll_fn(|cx| wire.poll_wanted(cx)) => wanted,
@@ -56,12 +58,13 @@ pub(crate) async fn serve_http1<D: Dispatcher>(
 
 /// Serves requests until the connection ends, or is to be parked.
 async fn serve_awake<D: Dispatcher>(
-    core: &Rc<Core<D>>,
+    live: &Rc<Live<D>>,
     client: &Rc<Client>,
     wire: ClientWire,
 ) -> hyper::Result<Option<ClientWire>> {
+    let core = live.core();
     let service =
-        hyper::service::service_fn(|request| serve(Rc::clone(core), Rc::clone(client), request));
+        hyper::service::service_fn(|request| serve(live.core(), Rc::clone(client), request));
     let mut connection = core.server.serve_connection(TokioIo::new(wire), service);
     let mut close = pin!(core.close.notified());
     let (mut listens, mut told) = (false, false);

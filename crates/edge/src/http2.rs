@@ -16,8 +16,8 @@
 //! one call: so the executor knows the request whose future it gets.
 
 use crate::caller::Caller;
-use crate::core::Core;
 use crate::face::Dispatcher;
+use crate::live::Live;
 use crate::options::Options;
 use crate::serve::serve;
 use crate::stream::ClientStream;
@@ -157,11 +157,12 @@ fn server(options: &Options, executor: StreamExecutor) -> http2::Builder<StreamE
 
 /// Serves one client until either side closes the connection.
 pub(crate) async fn serve_http2<D: Dispatcher>(
-    core: Rc<Core<D>>,
+    live: Rc<Live<D>>,
     stream: ClientStream,
     caller: Caller,
     share: OwnedSemaphorePermit,
 ) -> hyper::Result<()> {
+    let core = live.core();
     let options = core.options();
     let caller = Rc::new(caller);
     let streams = Rc::new(Streams {
@@ -176,9 +177,10 @@ pub(crate) async fn serve_http2<D: Dispatcher>(
     let whole = Rc::new(Client::of_streams(Rc::clone(&caller), options));
     let wire = ClientWire::new(stream, whole, options.body_idle(), share);
     let service = hyper::service::service_fn(|request| {
+        let core = live.core();
         let client = Rc::new(Client::of_streams(Rc::clone(&caller), core.options()));
         streams.latest.set(Some(Rc::clone(&client)));
-        serve(Rc::clone(&core), client, request)
+        serve(core, client, request)
     });
     let server = server(options, StreamExecutor(Rc::clone(&streams)));
     let mut connection = pin!(server.serve_connection(TokioIo::new(wire), service));

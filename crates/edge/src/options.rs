@@ -115,9 +115,6 @@ pub struct Options {
     /// Requests that a client may give up on one HTTP/2 connection, beyond those that were
     /// answered; then the connection ends.
     pub http2_resets_max: u32,
-    /// Whether other edges listen on the same addresses, which somebody took for them with
-    /// [`reserve`](crate::reserve). Otherwise an address that anybody uses is an error.
-    pub listen_shared: bool,
     /// Threads, each with a runtime and listening sockets of its own.
     pub threads: usize,
     /// The sites.
@@ -191,7 +188,6 @@ impl Default for Options {
             http2_stream_window_bytes: 256 * 1024,
             http2_connection_window_bytes: 1 << 20,
             http2_resets_max: 100,
-            listen_shared: false,
             threads: 1,
             sites: Vec::new(),
             default_site: None,

@@ -24,7 +24,7 @@ use bytes::Bytes;
 use http::response::Parts;
 use http_body::SizeHint;
 use pool_model::NodeId;
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -228,14 +228,19 @@ pub(crate) struct PoolLimits {
 
 /// The idle connections of one thread.
 pub(crate) struct Pool {
-    limits: PoolLimits,
+    limits: Cell<PoolLimits>,
     /// By the number of the node.
     nodes: RefCell<Vec<Vec<Server>>>,
 }
 
 impl Pool {
     pub(crate) fn new(limits: PoolLimits) -> Self {
-        Self { limits, nodes: RefCell::default() }
+        Self { limits: Cell::new(limits), nodes: RefCell::default() }
+    }
+
+    /// Other limits from now on; connections that are there stay.
+    pub(crate) fn set_limits(&self, limits: PoolLimits) {
+        self.limits.set(limits);
     }
 
     /// The connection that was used last, if one is left.
@@ -274,17 +279,19 @@ impl Pool {
             servers.len() - 1
         });
         let idle = &mut servers[place].idle;
+        let idle_max = self.limits.get().idle_max;
         // What was made for a client that is gone by now makes room for what is in use.
-        if announced.is_some() && idle.len() == self.limits.idle_max && !idle.is_empty() {
+        if announced.is_some() && idle.len() == idle_max && !idle.is_empty() {
             idle.remove(0);
         }
-        if idle.len() < self.limits.idle_max {
+        if idle.len() < idle_max {
             idle.push(Idle { link: lease.link, since: Instant::now(), announced });
         }
     }
 
     /// A new connection.
     pub(crate) async fn connect(&self, route: Route) -> io::Result<Lease> {
+        let limits = self.limits.get();
         let connecting = async {
             let mut stream = TcpStream::connect(route.address).await?;
             if let Some(Announced { version, ends }) = &route.announced {
@@ -292,11 +299,11 @@ impl Pool {
             }
             Ok::<_, io::Error>(stream)
         };
-        let stream = tokio::time::timeout(self.limits.connect_time, connecting)
+        let stream = tokio::time::timeout(limits.connect_time, connecting)
             .await
             .map_err(|_| io::Error::new(io::ErrorKind::TimedOut, "no connection in time"))??;
         stream.set_nodelay(true)?;
-        let link = Link::open(stream, &self.limits).await?;
+        let link = Link::open(stream, &limits).await?;
         Ok(Lease { link, route, reused: false })
     }
 
@@ -307,7 +314,7 @@ impl Pool {
             ticks.tick().await;
             let now = Instant::now();
             for server in self.nodes.borrow_mut().iter_mut().flatten() {
-                let idle_time = self.limits.idle_time;
+                let idle_time = self.limits.get().idle_time;
                 server.idle.retain(|idle| {
                     now.duration_since(idle.since) < idle_time && idle.link.is_open()
                 });

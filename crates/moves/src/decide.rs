@@ -200,11 +200,17 @@ impl Core {
         self.paused_all || self.paused.get(site.index()).copied().unwrap_or(false)
     }
 
-    /// New settings: guarantees by site, with a newer version. They hold once every site's
-    /// [`Outcome::FloorSet`] has come.
-    pub fn set_guarantees(&mut self, guarantees: Vec<Guarantee>, settings_version: u32) {
-        self.options.guarantees = guarantees;
-        self.options.settings_version = settings_version;
+    /// New settings for the same edge, sites and nodes. Guarantees carry a newer version where they
+    /// differ, and hold once every site's [`Outcome::FloorSet`] has come.
+    pub fn update(&mut self, options: Options) {
+        self.events.set_timing(options.timing);
+        self.options = options;
+    }
+
+    /// What it goes by.
+    #[must_use]
+    pub fn options(&self) -> &Options {
+        &self.options
     }
 
     /// Takes in a look. `serving` says whether a node was seen serving the site that it is

@@ -130,6 +130,11 @@ impl Events {
         }
     }
 
+    /// Goes by other times from now on.
+    pub fn set_timing(&mut self, timing: Timing) {
+        self.timing = timing;
+    }
+
     /// The times it goes by.
     #[must_use]
     pub fn timing(&self) -> Timing {

@@ -29,6 +29,7 @@ mod reach;
 mod run;
 mod status;
 mod stop_point;
+mod update;
 
 pub use commands::{Answer, Command, Commander, Gone};
 pub use host::{FirstDispatch, Host, Link, NodeSeen, SiteSeen};
@@ -37,6 +38,7 @@ pub use memory::Memory;
 pub use pace::Pace;
 pub use run::{Looper, LooperHandle, LooperOptions, StartError};
 pub use status::{EdgeState, LoopStatus, MoveLine, NodeState, SiteState};
+pub use update::Update;
 
 use std::time::Duration;
 

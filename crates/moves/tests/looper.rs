@@ -4,7 +4,9 @@
 
 mod support;
 
-use moves::looper::{Answer, Command, Commander, Looper, LooperHandle, LooperOptions, Place};
+use moves::looper::{
+    Answer, Command, Commander, Looper, LooperHandle, LooperOptions, Place, Update,
+};
 use moves::{Ending, Mode, Options, Timing};
 use policy::{Policy, Reconf, Rigid};
 use pool_model::{EdgeId, Guarantee, SiteId};
@@ -194,6 +196,40 @@ fn edges_with_other_settings_than_the_home_move_nothing_and_say_so() {
     wait_for("the warning", || status(&handle.commander()).settings_differ);
     std::thread::sleep(Duration::from_millis(50));
     assert_eq!((lab.count(1), lab.count(2)), (1, 2));
+}
+
+#[test]
+fn settings_change_under_two_loops_and_moves_go_on_once_all_agree() {
+    let lab = Lab::new(&[1, 2, 2, 2], 7);
+    let (one, host) = start(&lab, 0, Mode::Move, Box::new(Rigid));
+    let (two, _other) = start(&lab, 1, Mode::Move, reconf());
+    attached(&one.commander(), &lab);
+    attached(&two.commander(), &lab);
+    let update = |edge: u8, change: fn(&mut LooperOptions)| {
+        let mut options = lab.options(edge, Mode::Move);
+        (options.settings_hash, options.core.settings_version) = (8, 2);
+        options.core.guarantees[1].hard = 2;
+        change(&mut options);
+        let update = Update { policy: reconf(), options };
+        let asked = if edge == 0 { &one } else { &two };
+        asked.commander().ask(Command::Update(Box::new(update)), PATIENCE).unwrap()
+    };
+    lab.home.set_settings_hash(8);
+    let refused = update(0, |options| options.incarnation += 1);
+    assert!(matches!(refused, Answer::Refused(_)), "{refused:?}");
+    assert_eq!(update(0, |_| {}), Answer::Done);
+    host.queue(1, 100);
+    wait_for("the difference", || status(&one.commander()).settings_differ);
+    std::thread::sleep(Duration::from_millis(20));
+    assert_eq!(lab.count(1), 1, "the other edge has the old settings");
+    // It does not stand in the way if it only ends.
+    assert_eq!(two.commander().ask(Command::Retire, PATIENCE).unwrap(), Answer::Done);
+    wait_for("a move", || lab.count(1) == 2);
+    assert_eq!(update(1, |_| {}), Answer::Done);
+    std::thread::sleep(Duration::from_millis(20));
+    assert_eq!(lab.count(2), 2, "the new guarantee holds");
+    let says = status(&one.commander());
+    assert_eq!((says.policy.as_str(), says.settings_differ), ("reconf", false));
 }
 
 #[test]

@@ -51,6 +51,8 @@ Change a running pool:
   undrain    Put a drained node back
   pause      Stop moving nodes; requests go on
   resume     Move nodes again
+  reload     Read the settings again and change what differs; no request is lost
+  upgrade    Put another polder program in place of the running one; no request is lost
 
 Try things out:
   demo       See nodes move between sites, and what that is worth, in about a minute
@@ -135,6 +137,10 @@ pub enum Command {
     Pause(PoolArguments),
     /// Move nodes again.
     Resume(PoolArguments),
+    /// Read the settings again and change what differs; no request is lost.
+    Reload(ReloadArguments),
+    /// Put another polder program in place of the running one; no request is lost.
+    Upgrade(UpgradeArguments),
     /// See nodes move between sites, and what that is worth, in about a minute.
     Demo(DemoArguments),
     /// Send requests and count each one.
@@ -270,6 +276,47 @@ pub struct MoveArguments {
 pub struct NodeArguments {
     /// The node
     pub node: String,
+    /// Which pool.
+    #[command(flatten)]
+    pub pool: PoolArguments,
+}
+
+/// Arguments of `reload`.
+#[derive(Debug, Args)]
+#[command(
+    after_help = "Reads the file that the pool was started with, or another one from now on. \
+                        What was set by `up --set` holds. If anything is wrong with the file, or \
+                        can't change while the pool runs, nothing changes and the reasons are \
+                        shown. An edge that is to listen elsewhere is replaced by another process \
+                        on the same sockets. SIGHUP to the pool's process does the same."
+)]
+pub struct ReloadArguments {
+    /// Another settings file
+    #[arg(value_name = "FILE")]
+    pub file: Option<PathBuf>,
+
+    /// Show what would change, and change nothing
+    #[arg(long)]
+    pub dry_run: bool,
+
+    /// Which pool.
+    #[command(flatten)]
+    pub pool: PoolArguments,
+}
+
+/// Arguments of `upgrade`.
+#[derive(Debug, Args)]
+#[command(
+    after_help = "The running program hands sockets, shared memory and children over to the \
+                        new one and becomes it, under the same process id; then agents and edges \
+                        are replaced one after the other, over running servers. Before that the \
+                        new program must show that it can go on; else the old one stays."
+)]
+pub struct UpgradeArguments {
+    /// The new program [default: the one that runs, read again from its file]
+    #[arg(long, value_name = "PATH")]
+    pub program: Option<PathBuf>,
+
     /// Which pool.
     #[command(flatten)]
     pub pool: PoolArguments,

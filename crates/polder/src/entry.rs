@@ -6,6 +6,7 @@ use crate::cli::{Cli, Colour, exit};
 use crate::commands::{self, CommandError};
 use crate::logging;
 use crate::pool::child::{self, ChildArguments};
+use crate::pool::up;
 use crate::settings::SettingsError;
 use crate::terminal::{Paint, Style};
 use clap::{Args, Parser, Subcommand};
@@ -26,12 +27,24 @@ struct Hidden {
 
 #[derive(Debug, Subcommand)]
 enum Role {
-    EdgeProcess(Child),
-    AgentProcess(Child),
+    #[command(name = child::EDGE_PROCESS)]
+    Edge(Child),
+    #[command(name = child::AGENT_PROCESS)]
+    Agent(Child),
+    #[command(name = child::PARENT_PROCESS)]
+    Parent(Resumed),
 }
 
 /// The names of [`Role`]s.
-const ROLES: [&str; 2] = [child::EDGE_PROCESS, child::AGENT_PROCESS];
+const ROLES: [&str; 3] = [child::EDGE_PROCESS, child::AGENT_PROCESS, child::PARENT_PROCESS];
+
+/// A program that takes the place of a pool's parent: the state is its standard input.
+#[derive(Debug, Args)]
+struct Resumed {
+    /// Only say whether it could.
+    #[arg(long)]
+    trial: bool,
+}
 
 #[derive(Debug, Args)]
 struct Child {
@@ -41,10 +54,12 @@ struct Child {
     folder: PathBuf,
     #[arg(long)]
     index: u16,
+    #[arg(long, default_value_t = 0)]
+    slot: u8,
+    #[arg(long = "version-of-settings", default_value_t = 0)]
+    version: u32,
     #[arg(long)]
     parent: u32,
-    #[arg(long = "set")]
-    overrides: Vec<String>,
     #[arg(long)]
     adopt: bool,
     #[arg(long)]
@@ -53,8 +68,8 @@ struct Child {
 
 impl Child {
     fn arguments(self) -> ChildArguments {
-        let Self { file, folder, index, parent, overrides, adopt, apart } = self;
-        ChildArguments { file, overrides, folder, index, parent, adopt, apart }
+        let Self { file, folder, index, slot, version, parent, adopt, apart } = self;
+        ChildArguments { file, folder, index, slot, version, parent, adopt, apart }
     }
 }
 
@@ -70,8 +85,9 @@ pub fn hidden(arguments: &[OsString]) -> Option<ExitCode> {
         return Some(refused);
     }
     let outcome = match hidden.role {
-        Role::EdgeProcess(child) => child::edge(&child.arguments()),
-        Role::AgentProcess(child) => child::agent(&child.arguments()),
+        Role::Edge(child) => child::edge(&child.arguments()),
+        Role::Agent(child) => child::agent(&child.arguments()),
+        Role::Parent(resumed) => up::resume(resumed.trial),
     };
     let Err(error) = outcome else { return Some(ExitCode::from(exit::OK)) };
     eprintln!("{} {error:#}", style.paint(Paint::Red, "error:"));

@@ -9,6 +9,7 @@ use rustix::fs::{FlockOperation, Mode};
 use rustix::io::Errno;
 use std::fs::{self, File, OpenOptions};
 use std::io;
+use std::os::fd::{AsFd as _, BorrowedFd};
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -66,7 +67,7 @@ pub enum RuntimeDirError {
 #[derive(Debug)]
 pub struct RuntimeDir {
     path: PathBuf,
-    _lock: File,
+    lock: File,
 }
 
 impl RuntimeDir {
@@ -81,7 +82,17 @@ impl RuntimeDir {
         }
         check_private(&path)?;
         let lock = lock(&path)?;
-        Ok(Self { path, _lock: lock })
+        Ok(Self { path, lock })
+    }
+
+    /// The folder that another program took in this process, with the file that it holds locked.
+    pub(crate) fn resume(path: PathBuf, lock: File) -> Self {
+        Self { path, lock }
+    }
+
+    /// The file that is held locked, for the next program in this process.
+    pub(crate) fn lock(&self) -> BorrowedFd<'_> {
+        self.lock.as_fd()
     }
 
     /// The folder.

@@ -165,6 +165,11 @@ impl SiteRecord {
         self.word(SETTINGS_HASH).load(Ordering::Relaxed)
     }
 
+    /// Changes it. Only the home does: edges with another hash move nothing until theirs is this.
+    pub fn set_settings_hash(&self, hash: u64) {
+        self.word(SETTINGS_HASH).store(hash, Ordering::Relaxed);
+    }
+
     fn word(&self, index: usize) -> &AtomicU64 {
         &self.region.words()[index]
     }

@@ -166,6 +166,16 @@ impl<W: Waiter> Core<W> {
         }
     }
 
+    /// Other rules for the same sites, from the next request on; who waits keeps waiting.
+    pub(crate) fn set_rules(&mut self, sites: &[SiteRules], health: HealthOptions) {
+        self.health = health;
+        for &rules in sites {
+            if let Some(site) = self.site(rules.site) {
+                site.rules = rules;
+            }
+        }
+    }
+
     pub(super) fn site(&mut self, site: SiteId) -> Option<&mut Site<W>> {
         self.sites.get_mut(site.index())?.as_mut()
     }

@@ -1,7 +1,8 @@
 //! The shell around the core: waiting, time-outs, permits.
 
-use super::core::{Core, DispatchOptions, Grant, Outcome, Waiter};
+use super::core::{Core, DispatchOptions, Grant, Outcome, SiteRules, Waiter};
 use super::counts::SiteCounts;
+use super::health::HealthOptions;
 use crate::face::{Ask, Dispatcher, Permit, Refusal, Verdict};
 use moves::looper::{FirstDispatch, Host, NodeSeen, SiteSeen, monotonic};
 use pool_model::{NodeId, SiteId};
@@ -25,7 +26,6 @@ struct Shared {
     options: DispatchOptions,
     looker: OnceLock<Thread>,
     looker_sleeps: AtomicBool,
-    draining: AtomicBool,
 }
 
 /// The sending half of somebody's wait.
@@ -53,9 +53,13 @@ impl Dispatch {
             options,
             looker: OnceLock::new(),
             looker_sleeps: AtomicBool::new(false),
-            draining: AtomicBool::new(false),
         };
         Self { shared: Arc::new(shared) }
+    }
+
+    /// Serves the same sites by other rules from the next request on.
+    pub fn update(&self, sites: &[SiteRules], health: HealthOptions) {
+        self.shared.lock().set_rules(sites, health);
     }
 
     /// The record of a node that is in use.
@@ -74,11 +78,6 @@ impl Dispatch {
     #[must_use]
     pub fn counts(&self) -> Vec<SiteCounts> {
         self.shared.lock().counts(monotonic())
-    }
-
-    /// From now on no request is let in; those that wait go on.
-    pub fn drain(&self) {
-        self.shared.draining.store(true, Ordering::SeqCst);
     }
 }
 
@@ -158,9 +157,6 @@ impl Dispatcher for Dispatch {
     type Permit = NodePermit;
 
     async fn acquire(&self, site: SiteId, ask: Ask<'_>) -> Result<NodePermit, Refusal> {
-        if self.shared.draining.load(Ordering::SeqCst) {
-            return Err(Refusal::Draining);
-        }
         let mut receiver = None;
         let outcome = {
             let mut core = self.shared.lock();

@@ -1,8 +1,8 @@
 //! The upgraded connections of one thread, by site and node: what ends them when their node has
 //! left the site, or the edge stops.
 
-use crate::core::Core;
 use crate::face::Dispatcher;
+use crate::live::Live;
 use pool_model::{NodeId, SiteId};
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
@@ -122,13 +122,14 @@ impl Tunnels {
 }
 
 /// Looks after the nodes of upgraded connections, for ever.
-pub(crate) async fn watch_nodes<D: Dispatcher>(core: Rc<Core<D>>) {
-    let drain_max = Duration::from_millis(core.options().drain_max_ms);
+pub(crate) async fn watch_nodes<D: Dispatcher>(live: Rc<Live<D>>) {
     loop {
+        let core = live.core();
         if core.tunnels.open.get() == 0 {
             core.tunnels.changed.notified().await;
         }
         tokio::time::sleep(LOOK_EVERY).await;
+        let drain_max = Duration::from_millis(core.options().drain_max_ms);
         core.tunnels.look(|site, node| core.dispatcher.has_left(site, node), drain_max);
     }
 }

@@ -80,10 +80,32 @@ pub(super) enum Record {
     Node(NodeRecord),
 }
 
+/// How long a lease lasts: the loop may change it.
+#[derive(Clone, Debug)]
+pub(super) struct SlotLease(Arc<AtomicU64>);
+
+impl SlotLease {
+    pub(super) fn new(lease: Duration) -> Self {
+        let shared = Self(Arc::default());
+        shared.set(lease);
+        shared
+    }
+
+    pub(super) fn set(&self, lease: Duration) {
+        let nanos = u64::try_from(lease.as_nanos()).unwrap_or(u64::MAX);
+        self.0.store(nanos, Ordering::Relaxed);
+    }
+
+    fn get(&self) -> Duration {
+        Duration::from_nanos(self.0.load(Ordering::Relaxed))
+    }
+}
+
 pub(super) struct Attacher {
     wanted: Vec<Wanted>,
     dialled: Vec<(Dialling, String)>,
     who: Claimant,
+    slot_lease: SlotLease,
     found: Sender<Found>,
     cut: Receiver<Target>,
     busy: Arc<AtomicBool>,
@@ -94,7 +116,7 @@ impl Attacher {
     /// `cut` brings the targets whose lines the loop has given up.
     pub(super) fn new(
         places: impl IntoIterator<Item = (Target, Place)>,
-        who: Claimant,
+        (who, slot_lease): (Claimant, SlotLease),
         (found, cut): (Sender<Found>, Receiver<Target>),
         busy: Arc<AtomicBool>,
         stop: Arc<AtomicBool>,
@@ -111,13 +133,14 @@ impl Attacher {
                 }
             }
         }
-        Self { wanted, dialled, who, found, cut, busy, stop }
+        Self { wanted, dialled, who, slot_lease, found, cut, busy, stop }
     }
 
     /// Runs until it is told to stop or nobody listens.
     pub(super) fn run(mut self) {
         while !self.stop.load(Ordering::Relaxed) {
             let mut all_there = true;
+            self.who.slot_lease = self.slot_lease.get();
             for wanted in &mut self.wanted {
                 for found in wanted.round(self.who.edge, self.who.slot_lease) {
                     if self.found.send(found).is_err() {

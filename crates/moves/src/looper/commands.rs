@@ -1,6 +1,7 @@
 //! What persons ask of a running loop.
 
 use super::status::LoopStatus;
+use super::update::Update;
 use crate::record::MoveRecord;
 use pool_model::{NodeId, SiteId};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
@@ -9,7 +10,7 @@ use std::time::Duration;
 use thiserror::Error;
 
 /// A request to the loop.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Debug)]
 pub enum Command {
     /// What does the pool look like? Answered by [`Answer::Status`].
     Status {
@@ -36,6 +37,11 @@ pub enum Command {
         /// Whether moves stop.
         paused: bool,
     },
+    /// Go on under other settings. Answered by [`Answer::Done`] or [`Answer::Refused`].
+    Update(Box<Update>),
+    /// This edge ends soon: decide nothing more, and disagree with nobody. Answered by
+    /// [`Answer::Done`].
+    Retire,
 }
 
 /// What the loop answers.

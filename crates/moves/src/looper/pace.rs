@@ -37,6 +37,11 @@ impl Pace {
         }
     }
 
+    /// Looks at other intervals from the next deadline on.
+    pub fn set_intervals(&mut self, busy: Duration, idle: Duration) {
+        (self.busy, self.idle) = (busy, idle.max(busy));
+    }
+
     /// The time that a look made at `now` counts as: its deadline, if it is at most half an
     /// interval late; and from then on the deadlines follow it.
     pub fn look_time(&mut self, now: Duration) -> Duration {

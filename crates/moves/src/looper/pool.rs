@@ -78,6 +78,17 @@ impl Pool {
         }
     }
 
+    /// Judges by other settings from the next look on; the sites are the same.
+    pub(super) fn update(
+        &mut self,
+        settings_hash: u64,
+        (slot_lease, node_dead): (Duration, Duration),
+        guarantees: Vec<Guarantee>,
+    ) {
+        (self.slot_lease, self.node_dead) = (slot_lease, node_dead);
+        (self.settings_hash, self.guarantees) = (settings_hash, guarantees);
+    }
+
     /// The connection to a node's agent was opened or lost.
     pub(super) fn connected(&mut self, node: NodeId, connected: bool) {
         if let Some(track) = self.tracks.get_mut(node.index()) {

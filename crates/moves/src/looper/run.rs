@@ -1,6 +1,6 @@
 //! The loop's thread.
 
-use super::attach::{Attacher, Found, Record, Target, open};
+use super::attach::{Attacher, Found, Record, SlotLease, Target, open};
 use super::commands::{Answer, Command, Commander, Inbox};
 use super::dial::Claimant;
 use super::faults::Faults;
@@ -83,12 +83,15 @@ pub struct LooperHandle {
 /// The loop.
 pub struct Looper<H> {
     host: H,
-    options: LooperOptions,
-    core: Core,
-    policy: Box<dyn Policy>,
-    pool: Pool,
-    reach: Reach,
-    pace: Pace,
+    pub(super) options: LooperOptions,
+    pub(super) core: Core,
+    pub(super) policy: Box<dyn Policy>,
+    pub(super) pool: Pool,
+    pub(super) reach: Reach,
+    pub(super) pace: Pace,
+    pub(super) slot_lease: SlotLease,
+    /// It decides nothing any more.
+    pub(super) retired: bool,
     lease: Lease,
     found: Receiver<Found>,
     cut: Sender<Target>,
@@ -119,7 +122,9 @@ impl<H: Host + 'static> Looper<H> {
         let (cut, cut_receiver) = channel();
         let (asked_sender, asked) = channel();
         let (busy, stop) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicBool::new(false)));
-        let attacher = attacher(&options, (found_sender, cut_receiver), &busy, &stop);
+        let slot_lease = SlotLease::new(options.slot_lease);
+        let ways = (found_sender, cut_receiver);
+        let attacher = attacher(&options, slot_lease.clone(), ways, &busy, &stop);
         let attacher =
             std::thread::Builder::new().name("attach".into()).spawn(move || attacher.run())?;
         let (busy_here, stop_here) = (Arc::clone(&busy), Arc::clone(&stop));
@@ -127,6 +132,7 @@ impl<H: Host + 'static> Looper<H> {
             host.looker(std::thread::current());
             let mut looper = Self::new(host, policy, options, (found, cut), Inbox::new(asked));
             (looper.busy, looper.stop) = (busy_here, stop_here);
+            looper.slot_lease = slot_lease;
             looper.run();
         })?;
         let commander = Commander::new(asked_sender, looper.thread().clone());
@@ -158,6 +164,8 @@ impl<H: Host + 'static> Looper<H> {
                 options.remote_deadline,
             ),
             pace,
+            slot_lease: SlotLease::new(options.slot_lease),
+            retired: false,
             lease: Lease { incarnation: options.incarnation, beat: 0 },
             found,
             cut,
@@ -333,7 +341,7 @@ impl<H: Host + 'static> Looper<H> {
             let every = self.pace.every(self.busy.load(Ordering::Relaxed));
             let row = EdgeRow {
                 lease: self.lease,
-                settings_hash: self.options.settings_hash,
+                settings_hash: self.told_hash(),
                 look_us: self.look_us,
                 look_every_us: u32::try_from(every.as_micros()).unwrap_or(u32::MAX),
                 pid: std::process::id(),
@@ -354,7 +362,7 @@ impl<H: Host + 'static> Looper<H> {
             return;
         }
         self.core.set_paused(None, self.paused);
-        let differ = self.pool.settings_differ;
+        let differ = self.pool.settings_differ || self.retired;
         let mode = if differ { Mode::Observe } else { self.options.core.mode };
         self.core.set_mode(mode);
         self.faults.looked(&self.pool.seen, look_time);
@@ -517,6 +525,8 @@ impl<H: Host + 'static> Looper<H> {
                 }
                 Command::Cordon { node, cordoned } => done(self.reach.set_cordoned(node, cordoned)),
                 Command::Pause { paused } => done(self.reach.set_paused(paused)),
+                Command::Update(update) => self.update(*update),
+                Command::Retire => self.retire(),
             };
             // Whoever asked may have gone; then nobody wants the answer.
             drop(asked.answer.send(answer));
@@ -590,6 +600,7 @@ impl Drop for LooperHandle {
 
 fn attacher(
     options: &LooperOptions,
+    slot_lease: SlotLease,
     ways: (Sender<Found>, Receiver<Target>),
     busy: &Arc<AtomicBool>,
     stop: &Arc<AtomicBool>,
@@ -606,7 +617,7 @@ fn attacher(
         sites: options.core.guarantees.len(),
         slot_lease: options.slot_lease,
     };
-    Attacher::new(places, who, ways, Arc::clone(busy), Arc::clone(stop))
+    Attacher::new(places, (who, slot_lease), ways, Arc::clone(busy), Arc::clone(stop))
 }
 
 fn input<'a>(

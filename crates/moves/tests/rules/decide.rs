@@ -436,7 +436,9 @@ fn edges_of_other_settings_make_no_moves() {
     }
     assert!(bench.core.settings_conflict());
     // Newer settings of our own take over, and bind.
-    bench.core.set_guarantees(vec![Guarantee { hard: 1, max: 100 }; 2], 2);
+    let options = bench.core.options().clone();
+    let guarantees = vec![Guarantee { hard: 1, max: 100 }; 2];
+    bench.core.update(Options { guarantees, settings_version: 2, ..options });
     assert_eq!(bench.look(6 * MS)[..3], ["set-floor", "set-floor", "look"]);
     bench.look(8 * MS);
     assert!(!bench.core.settings_conflict());

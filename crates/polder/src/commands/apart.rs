@@ -58,7 +58,7 @@ fn run(
     let part = part(&checked.settings)?;
     let io = |doing, cause| CommandError::Io { doing, cause };
     let options = UpOptions {
-        text: std::fs::read_to_string(&file).map_err(|e| io("reading the settings again", e))?,
+        file: std::path::absolute(&file).map_err(|e| io("finding the settings file", e))?,
         overrides: arguments.overrides.clone(),
         log_level: log_level.map(str::to_owned),
         program: std::env::current_exe().map_err(|e| io("finding this program", e))?,

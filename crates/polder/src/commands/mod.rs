@@ -3,6 +3,7 @@
 
 mod admin;
 mod apart;
+mod change;
 mod check;
 mod demo;
 mod interrupt;
@@ -14,7 +15,7 @@ mod stub;
 mod up;
 
 use crate::cli::{Cli, Command, exit};
-use crate::control::AskError;
+use crate::control::{AskError, Code};
 use crate::demo::DemoError;
 use crate::runtime_dir::RuntimeDirError;
 use crate::settings::SettingsError;
@@ -111,6 +112,9 @@ impl CommandError {
     pub const fn exit_code(&self) -> u8 {
         match self {
             Self::Settings(_) | Self::SettingsJson(_) | Self::NoSettingsFile => exit::SETTINGS,
+            Self::Ask(AskError::Refused(refusal)) if matches!(refusal.code, Code::Settings) => {
+                exit::SETTINGS
+            }
             Self::Ask(AskError::Refused(_)) => exit::REFUSED,
             Self::NoPool(_) | Self::RuntimeDir(_) | Self::Ask(_) => exit::NO_POOL,
             Self::Argument(_) => exit::USAGE,
@@ -142,6 +146,8 @@ pub fn run(cli: &Cli) -> Result<Output, CommandError> {
         Command::Undrain(arguments) => admin::undrain(arguments),
         Command::Pause(arguments) => admin::pause(arguments),
         Command::Resume(arguments) => admin::resume(arguments),
+        Command::Reload(arguments) => change::reload(arguments),
+        Command::Upgrade(arguments) => change::upgrade(arguments),
         Command::Demo(arguments) => demo::run(arguments, style),
         Command::Load(arguments) => load::run(arguments, Style::of_stderr(cli.color)),
         Command::Stub(arguments) => stub::run(arguments),

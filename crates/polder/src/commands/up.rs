@@ -25,7 +25,7 @@ pub(super) fn run(
     }
     let io = |doing, cause| CommandError::Io { doing, cause };
     let options = UpOptions {
-        text: std::fs::read_to_string(&file).map_err(|e| io("reading the settings again", e))?,
+        file: std::path::absolute(&file).map_err(|e| io("finding the settings file", e))?,
         overrides: arguments.overrides.clone(),
         log_level: log_level.map(str::to_owned),
         program: std::env::current_exe().map_err(|e| io("finding this program", e))?,

@@ -16,7 +16,8 @@ pub use client::{AskError, ask, ask_async};
 pub use server::{BindError, Handler, Server};
 pub use wire::{
     Code, Done, FirstDispatch, MOVES_MAX, MoveArguments, MovesArguments, NodeArguments,
-    PROTOCOL_VERSION, REQUEST_MAX_BYTES, RESPONSE_MAX_BYTES, Refusal, Request, Response,
+    PROTOCOL_VERSION, REQUEST_MAX_BYTES, RESPONSE_MAX_BYTES, Refusal, ReloadArguments, Request,
+    Response, UpdateArguments, UpgradeArguments,
 };
 
 #[cfg(test)]

@@ -60,10 +60,15 @@ pub struct Server {
 }
 
 impl Server {
-    /// Makes the socket, mode 0600, in place of one that a dead process left. To be called within
-    /// a tokio runtime. The folder must be private ([`crate::runtime_dir::check_private`]): the
-    /// socket's own mode is set just after it is made.
+    /// Makes the socket and serves it. To be called within a tokio runtime.
     pub fn bind(path: &Path) -> Result<Self, BindError> {
+        Self::over(Self::listen(path)?, path.to_owned())
+    }
+
+    /// Makes the socket, mode 0600, in place of one that a dead process left. The folder must be
+    /// private ([`crate::runtime_dir::check_private`]): the socket's own mode is set just after it
+    /// is made.
+    pub fn listen(path: &Path) -> Result<std::os::unix::net::UnixListener, BindError> {
         let failed = |cause| BindError::Io { path: path.to_owned(), cause };
         if path.exists() {
             if std::os::unix::net::UnixStream::connect(path).is_ok() {
@@ -71,9 +76,21 @@ impl Server {
             }
             fs::remove_file(path).map_err(failed)?;
         }
-        let listener = UnixListener::bind(path).map_err(failed)?;
+        let listener = std::os::unix::net::UnixListener::bind(path).map_err(failed)?;
         fs::set_permissions(path, fs::Permissions::from_mode(0o600)).map_err(failed)?;
-        Ok(Self { listener, path: path.to_owned() })
+        Ok(listener)
+    }
+
+    /// Serves a socket that is there. To be called within a tokio runtime.
+    pub fn over(
+        listener: std::os::unix::net::UnixListener,
+        path: PathBuf,
+    ) -> Result<Self, BindError> {
+        let made = listener.set_nonblocking(true).and_then(|()| UnixListener::from_std(listener));
+        match made {
+            Ok(listener) => Ok(Self { listener, path }),
+            Err(cause) => Err(BindError::Io { path, cause }),
+        }
     }
 
     /// Serves requests until the future is dropped.

@@ -10,6 +10,7 @@ use crate::settings::{did_you_mean, one_of};
 use crate::status::{MoveRecord, StatusReport};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
+use std::path::PathBuf;
 
 /// The version of the protocol. A peer with another one is told so.
 pub const PROTOCOL_VERSION: u32 = 1;
@@ -45,6 +46,47 @@ pub enum Request {
     Resume,
     /// Finish what is in flight, and end.
     Stop,
+    /// Read the settings again and change what differs.
+    Reload(ReloadArguments),
+    /// Let another program take the place of the parent and of its children, without an end.
+    Upgrade(UpgradeArguments),
+    /// To an edge: go on under the settings in the parent's copy.
+    Update(UpdateArguments),
+}
+
+/// Arguments of [`Request::Reload`].
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ReloadArguments {
+    /// Another settings file from now on; absolute.
+    #[serde(default)]
+    pub file: Option<PathBuf>,
+    /// Only say what would change.
+    #[serde(default)]
+    pub dry_run: bool,
+}
+
+/// Arguments of [`Request::Upgrade`].
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct UpgradeArguments {
+    /// The program; absolute. Without it the one that the pool was started with, which may be
+    /// another file by now.
+    #[serde(default)]
+    pub program: Option<PathBuf>,
+}
+
+/// Arguments of [`Request::Update`].
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct UpdateArguments {
+    /// The parent's copy of the settings.
+    pub file: PathBuf,
+    /// Their version in the shared words.
+    pub version: u32,
+    /// Only say whether it could.
+    pub is_trial: bool,
+    /// Whether the data plane changes too; else another edge is about to take this one's place.
+    pub is_all: bool,
 }
 
 /// Arguments of [`Request::Moves`].
@@ -74,8 +116,20 @@ pub struct NodeArguments {
 }
 
 /// The names of all requests.
-pub(super) const REQUESTS: [&str; 9] =
-    ["status", "moves", "first_dispatches", "move", "drain", "undrain", "pause", "resume", "stop"];
+pub(super) const REQUESTS: [&str; 12] = [
+    "status",
+    "moves",
+    "first_dispatches",
+    "move",
+    "drain",
+    "undrain",
+    "pause",
+    "resume",
+    "stop",
+    "reload",
+    "upgrade",
+    "update",
+];
 
 /// What comes back.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -151,6 +205,8 @@ pub enum Code {
     NotFound,
     /// The pool may not do that now: a guarantee would break, or its settings forbid it.
     Refused,
+    /// The settings cannot be used.
+    Settings,
     /// It took too long.
     Timeout,
     /// Something failed inside.
@@ -260,6 +316,14 @@ mod tests {
             Request::Pause,
             Request::Resume,
             Request::Stop,
+            Request::Reload(ReloadArguments { file: Some("/x".into()), dry_run: true }),
+            Request::Upgrade(UpgradeArguments::default()),
+            Request::Update(UpdateArguments {
+                file: "/x".into(),
+                version: 3,
+                is_trial: true,
+                is_all: false,
+            }),
         ]
     }
 

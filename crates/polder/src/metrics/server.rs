@@ -44,14 +44,19 @@ pub struct MetricsServer {
 }
 
 impl MetricsServer {
-    /// Listens; port 0 takes a free one. To be called within a tokio runtime. An address that
-    /// other machines could reach is refused.
-    pub async fn bind(address: SocketAddr) -> io::Result<Self> {
+    /// Listens; port 0 takes a free one. An address that other machines could reach is refused.
+    pub fn listen(address: SocketAddr) -> io::Result<std::net::TcpListener> {
         if !address.ip().is_loopback() {
             let text = format!("{address} is not a loopback address");
             return Err(io::Error::new(io::ErrorKind::InvalidInput, text));
         }
-        let listener = TcpListener::bind(address).await?;
+        std::net::TcpListener::bind(address)
+    }
+
+    /// Serves a socket that listens already. To be called within a tokio runtime.
+    pub fn over(listener: std::net::TcpListener) -> io::Result<Self> {
+        listener.set_nonblocking(true)?;
+        let listener = TcpListener::from_std(listener)?;
         let address = listener.local_addr()?;
         Ok(Self { listener, address })
     }
@@ -169,6 +174,10 @@ mod tests {
         }
     }
 
+    fn bound(address: &str) -> io::Result<MetricsServer> {
+        MetricsServer::over(MetricsServer::listen(address.parse().unwrap())?)
+    }
+
     async fn ask(address: SocketAddr, head: &str) -> String {
         let mut stream = TcpStream::connect(address).await.unwrap();
         stream.write_all(head.as_bytes()).await.unwrap();
@@ -185,7 +194,7 @@ mod tests {
     fn with_server<F: Future<Output = ()>>(test: impl FnOnce(SocketAddr) -> F) {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
         runtime.block_on(async {
-            let server = MetricsServer::bind("127.0.0.1:0".parse().unwrap()).await.unwrap();
+            let server = bound("127.0.0.1:0").unwrap();
             let address = server.address();
             tokio::select! {
                 () = server.run(Ageing::default()) => panic!("the server ended"),
@@ -229,8 +238,6 @@ mod tests {
 
     #[test]
     fn other_machines_are_kept_out() {
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-        let refused = runtime.block_on(MetricsServer::bind("0.0.0.0:0".parse().unwrap()));
-        assert!(refused.is_err());
+        assert!(MetricsServer::listen("0.0.0.0:0".parse().unwrap()).is_err());
     }
 }

@@ -27,8 +27,15 @@ pub(super) fn run(
 }
 
 /// Starts an agent beside others in this process: for a node whose servers are only addresses.
-pub(super) fn start(settings: &Settings, node: NodeId, folder: &Path) -> anyhow::Result<Handle> {
-    let options = options::agent(settings, node, folder)?;
+/// `adopt` is the memory of the one before it.
+pub(super) fn start(
+    settings: &Settings,
+    node: NodeId,
+    folder: &Path,
+    adopt: Option<OwnedFd>,
+) -> anyhow::Result<Handle> {
+    let mut options = options::agent(settings, node, folder)?;
+    options.adopt = adopt;
     let name = options.name.clone();
     Agent::start(options).with_context(|| format!("the record of node {name} is not served"))
 }

@@ -7,16 +7,20 @@
 //! What `up` has for a whole pool, this has for one process: it keeps the addresses of an edge, and
 //! the memory of an agent, while they are started again.
 
-use super::children::{Family, Role, Supervised};
-use super::up::{UpOptions, write_private};
+use super::children::{Family, Role, Ward};
+use super::parent::write_private;
+use super::sockets::{Share, Sockets};
+use super::up::UpOptions;
 use super::{child, options};
 use crate::control::{AskError, Code, Handler, Refusal, Request, Response, Server, ask_async};
+use crate::handed;
 use crate::metrics::{MetricsServer, Snapshot};
 use crate::runtime_dir::{Base, CONTROL_SOCKET, RuntimeDir};
 use crate::settings::Settings;
 use crate::status::StatusReport;
 use anyhow::{Context as _, bail};
 use pool_model::{EdgeId, NodeId};
+use std::cell::RefCell;
 use std::fs;
 use std::net::SocketAddr;
 use std::os::unix::fs::DirBuilderExt as _;
@@ -43,7 +47,7 @@ pub enum Part {
 impl Part {
     fn role(self) -> Role {
         match self {
-            Self::Edge(id) => Role::Edge(id),
+            Self::Edge(id) => Role::Edge { place: id.index(), slot: id },
             Self::Agent(id) => Role::Agent(id),
         }
     }
@@ -84,27 +88,21 @@ pub fn run(
         let mut ends = child::ends()?;
         let folder = RuntimeDir::take(folder_of(settings, part)?)?;
         let copy = folder.path().join(SETTINGS_COPY);
-        write_private(&copy, &options.text)?;
-        let listen = match part {
-            Part::Edge(id) => &settings.edges[id.index()].listen[..],
-            Part::Agent(_) => &[],
-        };
-        let with_port = listen.iter().filter(|address| address.port() != 0);
-        let kept: Result<Vec<_>, _> = with_port.map(|&address| edge::reserve(address)).collect();
-        let _kept = kept?;
+        write_private(&copy, &settings.to_toml())?;
+        let (sockets, shares) = sockets_of(settings, part)?;
         let family = Family {
             program: options.program.clone(),
-            settings: settings.clone(),
+            settings: Rc::new(settings.clone()),
+            version: options::SETTINGS_VERSION_MIN,
             file: copy,
-            overrides: options.overrides.clone(),
             log_level: options.log_level.clone(),
             folder: folder.path().to_owned(),
             apart: true,
         };
-        let (stop, stopped) = watch::channel(false);
-        let (fail, mut failed) = watch::channel(None);
-        let running = Supervised::new(&family, part.role()).run(stopped, Rc::new(fail));
-        let running = tokio::task::spawn_local(running);
+        let (family, sockets) = (Rc::new(RefCell::new(family)), Rc::new(RefCell::new(sockets)));
+        let ward = Ward::new(part.role(), shares, &family, &sockets);
+        let mut failed = ward.failed();
+        ward.start();
         let asker = Rc::new(Asker::new(folder.path(), part));
         let control = Server::bind(&folder.path().join(CONTROL_SOCKET))?;
         let mut serving = pin!(control.run(PartHandler(Rc::clone(&asker))));
@@ -122,11 +120,25 @@ pub fn run(
                 }
             }
         };
-        stop.send_replace(true);
-        // A task that panicked has nothing left to wait for.
-        drop(running.await);
+        ward.stop();
+        ward.wait_end().await;
         outcome
     })
+}
+
+/// What one edge listens with, and its share, which is all of it.
+fn sockets_of(settings: &Settings, part: Part) -> anyhow::Result<(Sockets, Vec<Share>)> {
+    let Part::Edge(id) = part else { return Ok(Default::default()) };
+    let mut own = settings.clone();
+    for (place, edge) in own.edges.iter_mut().enumerate() {
+        if place != id.index() {
+            (edge.listen, edge.tls_listen) = Default::default();
+        }
+    }
+    let mut sockets = Sockets::from_outside(handed::sockets()?)?;
+    sockets.prepare(&own)?;
+    let shares = sockets.shares(&own, id.index());
+    Ok((sockets, shares))
 }
 
 /// Serves `/metrics` and `/healthz` for as long as the role runs.
@@ -134,8 +146,8 @@ async fn serve_metrics(asker: Rc<Asker>, address: Option<SocketAddr>) -> anyhow:
     let Some(address) = address else {
         return std::future::pending().await;
     };
-    let server = MetricsServer::bind(address)
-        .await
+    let server = MetricsServer::listen(address)
+        .and_then(MetricsServer::over)
         .with_context(|| format!("metrics can't be served at {address}"))?;
     server.run(Reports(asker)).await;
     Ok(())

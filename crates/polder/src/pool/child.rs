@@ -1,11 +1,13 @@
 //! What the hidden sub-commands `edge-process` and `agent-process` do.
 
-use super::edge_process::EdgeProcess;
-use super::{agent_process, options};
+use super::edge_process::{EdgeControl, Seat};
+use super::{agent_process, options, parcel};
 use crate::control::{Handler, Refusal, Request, Response, Server};
 use crate::settings;
 use anyhow::{Context as _, bail};
+use edge::Listening;
 use pool_model::{EdgeId, NodeId};
+use std::net::{SocketAddr, TcpListener};
 use std::os::fd::{AsFd as _, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::pin::pin;
@@ -20,18 +22,22 @@ const SAMPLE_EVERY: Duration = Duration::from_secs(1);
 pub(crate) const EDGE_PROCESS: &str = "edge-process";
 /// The hidden sub-command of an agent.
 pub(crate) const AGENT_PROCESS: &str = "agent-process";
+/// The hidden sub-command of a program that takes the place of a pool's parent.
+pub(crate) const PARENT_PROCESS: &str = "parent-process";
 
 /// What a child is told by its parent.
 #[derive(Clone, Debug)]
 pub struct ChildArguments {
-    /// The parent's copy of the settings file.
+    /// The parent's copy of the settings, which names every value.
     pub file: PathBuf,
-    /// What was set on the command line.
-    pub overrides: Vec<String>,
     /// The pool's folder.
     pub folder: PathBuf,
-    /// Which edge, or which node.
+    /// Which edge of the settings, or which node.
     pub index: u16,
+    /// An edge's number: its slot in each record.
+    pub slot: u8,
+    /// The version of the settings in the shared words.
+    pub version: u32,
     /// The parent's process id.
     pub parent: u32,
     /// Whether standard input is the memory of a dead agent.
@@ -42,38 +48,71 @@ pub struct ChildArguments {
 
 impl ChildArguments {
     fn load(&self) -> anyhow::Result<settings::Settings> {
-        let checked = settings::load(&self.file, &self.overrides)?;
+        let checked = settings::load(&self.file, &[])?;
         Ok(checked.settings)
     }
 }
 
-/// Runs an edge until SIGTERM or SIGINT, then drains it. Blocks.
+/// Runs an edge until SIGTERM or SIGINT, then drains it; answers its parent all the time. Blocks.
 pub fn edge(arguments: &ChildArguments) -> anyhow::Result<()> {
     agent::die_with_parent(arguments.parent).context("cannot be tied to the parent process")?;
     let settings = arguments.load()?;
-    let number = u8::try_from(arguments.index).context("edge number")?;
-    let id = EdgeId::new(number)?;
-    if id.index() >= settings.edges.len() {
-        bail!("the settings have no edge {id}");
+    let place = usize::from(arguments.index);
+    if place >= settings.edges.len() {
+        bail!("the settings have no edge at place {place}");
     }
-    let hash = settings.pool_hash();
-    let process = EdgeProcess::start(&settings, hash, id, (&arguments.folder, arguments.apart))?;
-    let control = Rc::new(process.control(&settings, hash, id));
+    let slot = EdgeId::new(arguments.slot)?;
+    let sockets = parents_sockets()?;
+    let seat = Seat {
+        place,
+        slot,
+        version: arguments.version,
+        folder: arguments.folder.clone(),
+        apart: arguments.apart,
+    };
+    let control = Rc::new(EdgeControl::start(&settings, seat, sockets)?);
     runtime()?.block_on(async {
-        let server = Server::bind(&options::edge_control(&arguments.folder, id))?;
+        let server = Server::bind(&options::edge_control(&arguments.folder, slot))?;
         let mut serving = pin!(server.run(EdgeHandler(Rc::clone(&control))));
         let mut ends = ends()?;
+        let mut leaves = signal(SignalKind::quit())?;
         let mut samples = tokio::time::interval(SAMPLE_EVERY);
+        let mut drained = None;
         loop {
+            let is_drained = drained.is_some();
             tokio::select! {
-                () = ends.wait() => return anyhow::Ok(()),
+                () = end_of(&mut drained) => return anyhow::Ok(()),
+                () = ends.wait() => {
+                    control.close();
+                    drained.get_or_insert_with(|| control.drain());
+                }
+                _ = leaves.recv(), if !is_drained => drained = Some(control.drain()),
                 () = &mut serving => {}
                 _ = samples.tick() => control.sample(),
             }
         }
-    })?;
-    process.drain();
-    Ok(())
+    })
+}
+
+/// Ends with the drain, once there is one.
+async fn end_of(drained: &mut Option<tokio::task::JoinHandle<()>>) {
+    match drained {
+        // A drain that panicked has ended as well.
+        Some(drained) => drop(drained.await),
+        None => std::future::pending().await,
+    }
+}
+
+/// The parent hands over the sockets that it keeps, as standard input.
+fn parents_sockets() -> anyhow::Result<Vec<Listening>> {
+    let parcel = parcel::unpack(std::io::stdin().as_fd()).context("the parent's sockets")?;
+    let told: Vec<(SocketAddr, usize)> = serde_json::from_str(&parcel.words)?;
+    let mut files = parcel.files.into_iter();
+    let listening = told.into_iter().map(|(wanted, count)| {
+        let sockets = files.by_ref().take(count).map(TcpListener::from).collect();
+        Listening { wanted, sockets }
+    });
+    Ok(listening.collect())
 }
 
 /// Runs an agent until SIGTERM or SIGINT, then stops its servers. Blocks.
@@ -121,7 +160,7 @@ impl Ends {
     }
 }
 
-struct EdgeHandler(Rc<super::edge_process::EdgeControl>);
+struct EdgeHandler(Rc<EdgeControl>);
 
 impl Handler for EdgeHandler {
     async fn handle(&self, request: Request) -> Result<Response, Refusal> {
@@ -144,8 +183,9 @@ pub(super) fn command_line(role: &str, arguments: &ChildArguments) -> Vec<String
         "--parent".to_owned(),
         arguments.parent.to_string(),
     ];
-    for one in &arguments.overrides {
-        line.extend(["--set".to_owned(), one.clone()]);
+    if role == EDGE_PROCESS {
+        line.extend(["--slot".to_owned(), arguments.slot.to_string()]);
+        line.extend(["--version-of-settings".to_owned(), arguments.version.to_string()]);
     }
     for (is_set, flag) in [(arguments.adopt, "--adopt"), (arguments.apart, "--apart")] {
         if is_set {

@@ -3,84 +3,49 @@
 use super::report::Reporter;
 use super::sticky::stickiness;
 use super::{options, places};
-use crate::control::{Code, Refusal, Request, Response};
-use crate::settings::{Settings, SettingsHash};
+use crate::control::{Code, Refusal, Request, Response, UpdateArguments};
+use crate::settings::{self, Settings};
 use anyhow::Context as _;
-use edge::dispatch::Dispatch;
-use edge::{Edge, MetricsReader};
-use moves::looper::{Answer, Command, Commander, LoopStatus, Looper, LooperHandle};
+use edge::dispatch::{Dispatch, DispatchOptions};
+use edge::{Closer, Edge, Listening, MetricsReader};
+use moves::looper::{Answer, Command, Commander, LoopStatus, Looper, LooperHandle, Update};
 use moves::{Ending, MoveRecord};
 use pool_model::{EdgeId, NodeId, SiteId};
-use std::path::Path;
-use std::sync::{Mutex, PoisonError};
+use std::cell::RefCell;
+use std::path::PathBuf;
 use std::time::Duration;
 
 /// How long the look loop may take to answer; a move by a person is tried for five seconds.
 const ANSWER_PATIENCE: Duration = Duration::from_secs(6);
 
-/// A running edge.
-pub(super) struct EdgeProcess {
-    edge: Edge,
-    looper: LooperHandle,
-    dispatch: Dispatch,
+/// Which edge this is.
+#[derive(Clone, Debug)]
+pub(super) struct Seat {
+    /// Its place in the settings.
+    pub(super) place: usize,
+    /// Its number: its slot in each record.
+    pub(super) slot: EdgeId,
+    /// The version of the settings in the shared words.
+    pub(super) version: u32,
+    /// The pool's folder.
+    pub(super) folder: PathBuf,
+    /// Whether the home and the agents are on other machines.
+    pub(super) apart: bool,
 }
 
-/// Answers what the parent asks of an edge.
+/// A running edge, and what answers the parent for it.
 pub(super) struct EdgeControl {
-    settings: Settings,
+    seat: Seat,
+    incarnation: u32,
+    settings: RefCell<Settings>,
+    /// Gone while it drains.
+    edge: RefCell<Option<Edge>>,
+    closer: Closer,
+    looper: RefCell<Option<LooperHandle>>,
+    dispatch: Dispatch,
     commander: Commander,
     counters: MetricsReader,
-    dispatch: Dispatch,
-    reporter: Mutex<Reporter>,
-}
-
-impl EdgeProcess {
-    /// Starts the look loop, then the data plane: a request that arrives first waits for the
-    /// first look.
-    pub(super) fn start(
-        settings: &Settings,
-        hash: SettingsHash,
-        id: EdgeId,
-        (folder, apart): (&Path, bool),
-    ) -> anyhow::Result<Self> {
-        let incarnation = incarnation()?;
-        let dispatch = Dispatch::new(options::dispatch(settings, id, incarnation)?);
-        let mut looper = options::looper(settings, hash.0, id, incarnation, folder);
-        if apart {
-            places::elsewhere(settings, &mut looper)?;
-        }
-        let looper = Looper::start(dispatch.clone(), options::policy(settings)?, looper)?;
-        let edge =
-            Edge::start(options::edge(settings, id, stickiness(settings, folder)?)?, &dispatch)
-                .with_context(|| format!("edge {id} does not start"))?;
-        Ok(Self { edge, looper, dispatch })
-    }
-
-    /// What answers for this edge.
-    pub(super) fn control(
-        &self,
-        settings: &Settings,
-        hash: SettingsHash,
-        id: EdgeId,
-    ) -> EdgeControl {
-        let listen = self.edge.addresses().iter().map(ToString::to_string).collect();
-        EdgeControl {
-            settings: settings.clone(),
-            commander: self.looper.commander(),
-            counters: self.edge.metrics_reader(),
-            dispatch: self.dispatch.clone(),
-            reporter: Mutex::new(Reporter::new(settings.clone(), hash, id, listen)),
-        }
-    }
-
-    /// Takes no more requests, finishes those in flight, then stops looking. Blocks, at most for
-    /// `drain_max_ms`.
-    pub(super) fn drain(self) {
-        self.edge.close();
-        self.dispatch.drain();
-        self.edge.join();
-        self.looper.stop();
-    }
+    reporter: RefCell<Reporter>,
 }
 
 /// An edge's life: random, not zero.
@@ -89,13 +54,104 @@ fn incarnation() -> anyhow::Result<u32> {
 }
 
 impl EdgeControl {
-    /// Notes the counters, for rates; about once a second.
-    pub(super) fn sample(&self) {
-        self.reporter().sample(&self.counters.snapshot());
+    /// Starts the look loop, then the data plane on these sockets: a request that arrives first
+    /// waits for the first look.
+    pub(super) fn start(
+        settings: &Settings,
+        seat: Seat,
+        sockets: Vec<Listening>,
+    ) -> anyhow::Result<Self> {
+        let (incarnation, slot, hash) = (incarnation()?, seat.slot, settings.pool_hash());
+        let dispatch = Dispatch::new(options::dispatch(settings, slot, incarnation)?);
+        let version = (hash.0, seat.version);
+        let mut looper = options::looper(settings, version, slot, incarnation, &seat.folder);
+        if seat.apart {
+            places::elsewhere(settings, &mut looper)?;
+        }
+        let looper = Looper::start(dispatch.clone(), options::policy(settings)?, looper)?;
+        let options = options::edge(settings, seat.place, stickiness(settings, &seat.folder)?)?;
+        let edge = Edge::start_on(options, &dispatch, sockets)
+            .with_context(|| format!("edge {slot} does not start"))?;
+        let listen = edge.addresses().iter().map(ToString::to_string).collect();
+        Ok(Self {
+            incarnation,
+            settings: RefCell::new(settings.clone()),
+            dispatch,
+            commander: looper.commander(),
+            counters: edge.metrics_reader(),
+            reporter: RefCell::new(Reporter::new(settings.clone(), hash, slot, listen)),
+            closer: edge.closer(),
+            edge: RefCell::new(Some(edge)),
+            looper: RefCell::new(Some(looper)),
+            seat,
+        })
     }
 
-    fn reporter(&self) -> std::sync::MutexGuard<'_, Reporter> {
-        self.reporter.lock().unwrap_or_else(PoisonError::into_inner)
+    /// Closes connections that wait for a request: nobody takes over from this edge.
+    pub(super) fn close(&self) {
+        self.closer.close();
+    }
+
+    /// Takes no more clients; those that are there end with their next answer, and no move is
+    /// decided meanwhile. Done when what comes back is: after `drain_max_ms` at the most.
+    pub(super) fn drain(&self) -> tokio::task::JoinHandle<()> {
+        let (edge, looper) = (self.edge.take(), self.looper.take());
+        // A loop that does not answer ends with the process.
+        let _ = self.ask(Command::Retire);
+        if let Some(edge) = &edge {
+            edge.drain();
+        }
+        tokio::task::spawn_blocking(move || {
+            // The loop looks until the last request is done.
+            edge.into_iter().for_each(Edge::join);
+            looper.into_iter().for_each(LooperHandle::stop);
+        })
+    }
+
+    /// Notes the counters, for rates; about once a second.
+    pub(super) fn sample(&self) {
+        self.reporter.borrow_mut().sample(&self.counters.snapshot());
+    }
+
+    /// Goes on under the settings in the parent's copy, or only says whether it could.
+    fn update(&self, arguments: &UpdateArguments) -> Result<Response, Refusal> {
+        let refused = |error: String| Refusal::new(Code::Refused, error);
+        let file = &arguments.file;
+        let checked = settings::load(file, &[]).map_err(|error| refused(error.to_string()))?;
+        let settings = checked.settings;
+        let parts = self.parts(&settings, arguments).map_err(|e| refused(format!("{e:#}")))?;
+        let Parts { edge: options, dispatch, update } = parts;
+        if let (Some(edge), Some(options)) = (&*self.edge.borrow(), options) {
+            let done = match arguments.is_trial {
+                true => edge.check_update(options),
+                false => edge.update(options),
+            };
+            done.map_err(|error| refused(error.to_string()))?;
+            if !arguments.is_trial {
+                // It may have been renamed.
+                edge.reopen_access_log();
+            }
+        }
+        if arguments.is_trial {
+            return Ok(Response::done("it can go on under these settings"));
+        }
+        self.dispatch.update(&dispatch.sites, dispatch.health);
+        let hash = settings.pool_hash();
+        self.ask_done(Command::Update(Box::new(update)))?;
+        self.reporter.borrow_mut().update(settings.clone(), hash);
+        self.settings.replace(settings);
+        Ok(Response::done("it goes on under the new settings"))
+    }
+
+    fn parts(&self, settings: &Settings, arguments: &UpdateArguments) -> anyhow::Result<Parts> {
+        let Seat { place, slot, folder, .. } = &self.seat;
+        let hash = (settings.pool_hash().0, arguments.version);
+        let sticky = stickiness(settings, folder)?;
+        let edge = arguments.is_all.then(|| options::edge(settings, *place, sticky)).transpose()?;
+        let dispatch = options::dispatch(settings, *slot, self.incarnation)?;
+        let options = options::looper(settings, hash, *slot, self.incarnation, folder);
+        let update = Update { policy: options::policy(settings)?, options };
+        Ok(Parts { edge, dispatch, update })
     }
 
     /// Carries a request out. Blocks until the look loop has answered.
@@ -104,16 +160,18 @@ impl EdgeControl {
             Request::Status => {
                 let status = self.status(u64::MAX)?;
                 let (counters, balance) = (self.counters.snapshot(), self.dispatch.counts());
-                let report = self.reporter().report(&status, &counters, &balance);
+                let report = self.reporter.borrow().report(&status, &counters, &balance);
                 Ok(Response::Status(Box::new(report)))
             }
             Request::Moves(arguments) => {
                 let status = self.status(0)?;
-                Ok(Response::Moves(self.reporter().moves(&status.moves, arguments.limit)))
+                Ok(Response::Moves(self.reporter.borrow().moves(&status.moves, arguments.limit)))
             }
             Request::FirstDispatches => {
                 let status = self.status(0)?;
-                Ok(Response::FirstDispatches(self.reporter().first(&status.first_dispatches)))
+                Ok(Response::FirstDispatches(
+                    self.reporter.borrow().first(&status.first_dispatches),
+                ))
             }
             Request::Move(arguments) => {
                 let (node, to) = (self.node(&arguments.node)?, self.site(&arguments.site)?);
@@ -135,19 +193,20 @@ impl EdgeControl {
                 self.ask_done(Command::Pause { paused: false })?;
                 Ok(Response::done("nodes move again"))
             }
-            Request::Stop => {
-                Err(Refusal::new(Code::Refused, "an edge is stopped by its parent process"))
+            Request::Update(arguments) => self.update(arguments),
+            Request::Stop | Request::Reload(_) | Request::Upgrade(_) => {
+                Err(Refusal::new(Code::Refused, "that is a matter of the parent process"))
             }
         }
     }
 
     fn node(&self, name: &str) -> Result<NodeId, Refusal> {
-        let found = self.settings.node(name).map(|(id, _)| id);
+        let found = self.settings.borrow().node(name).map(|(id, _)| id);
         found.ok_or_else(|| Refusal::new(Code::NotFound, format!("there is no node {name:?}")))
     }
 
     fn site(&self, name: &str) -> Result<SiteId, Refusal> {
-        let found = self.settings.site(name).map(|(id, _)| id);
+        let found = self.settings.borrow().site(name).map(|(id, _)| id);
         found.ok_or_else(|| Refusal::new(Code::NotFound, format!("there is no site {name:?}")))
     }
 
@@ -192,6 +251,13 @@ impl EdgeControl {
              take its place now. Add a node, or lower the site's `hard`; then drain it again"
         )))
     }
+}
+
+/// Settings as the parts of an edge take them; the data plane's only where they concern it.
+struct Parts {
+    edge: Option<edge::Options>,
+    dispatch: DispatchOptions,
+    update: Update,
 }
 
 fn moved(record: &MoveRecord, done: &str) -> Result<Response, Refusal> {

@@ -3,17 +3,25 @@
 //! `polder up` is the parent ([`up`]): it holds the site record, starts one process for each edge
 //! and for each agent, starts those again that die, and answers commands. The children are this
 //! same program with a hidden sub-command ([`child`]). Nodes whose servers are only addresses have
-//! no agent of their own: the parent holds their records. [`apart`] runs one role alone, where the
-//! others are on other machines.
+//! no agent of their own: the parent holds their records ([`parent`]), and the sockets that clients
+//! reach ([`sockets`]). Settings change in place ([`reload`]), and so does the program
+//! ([`upgrade`]). [`apart`] runs one role alone, where the others are on other machines.
 
 mod agent_process;
 pub mod apart;
+mod asking;
 pub mod child;
 mod children;
 mod descriptors;
 mod edge_process;
 mod options;
+mod parcel;
+mod parent;
 mod places;
+mod process;
+mod reload;
 mod report;
+mod sockets;
 mod sticky;
 pub mod up;
+mod upgrade;

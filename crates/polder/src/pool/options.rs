@@ -1,7 +1,9 @@
 //! Settings become the plain options of each crate.
 
 use super::descriptors::connections_max;
-use crate::settings::{self, Check, Forwarded, Mode, PolicyName, Servers, Settings, Site, Start};
+use crate::settings::{
+    self, Check, Edge, Forwarded, Mode, PolicyName, Servers, Settings, Site, Start,
+};
 use edge::dispatch::{DispatchOptions, HealthOptions, SiteRules};
 use edge::{ClientCertificate, ForwardedTrust, LogOptions, SiteOptions, SiteTls};
 use moves::Timing;
@@ -12,9 +14,9 @@ use shared_state::words::{Assign, Epoch};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-/// The version of the settings that the shared words carry. It grows when settings change under a
-/// running pool; a pool starts with its first.
-const SETTINGS_VERSION: u32 = 1;
+/// The version of the settings that the shared words carry when a pool starts. It grows whenever
+/// settings change that moves depend on.
+pub(super) const SETTINGS_VERSION_MIN: u32 = 1;
 
 /// Where the home's region is served.
 pub(super) fn home_socket(folder: &Path) -> PathBuf {
@@ -63,15 +65,20 @@ pub(super) fn policy(settings: &Settings) -> Result<Box<dyn Policy>, ThresholdsE
     })
 }
 
-/// The data plane of one edge.
+/// Threads of an edge that carry requests.
+pub(super) fn threads(edge: &Edge) -> usize {
+    let cores = || std::thread::available_parallelism().map_or(1, usize::from);
+    edge.threads.map_or_else(cores, usize::from)
+}
+
+/// The data plane of the edge at a place of the settings.
 pub(super) fn edge(
     settings: &Settings,
-    id: EdgeId,
+    place: usize,
     stickiness: Vec<Option<edge::Sticky>>,
 ) -> Result<edge::Options, IdOutOfRange> {
     let http = &settings.http;
-    let own = &settings.edges[id.index()];
-    let cores = std::thread::available_parallelism().map_or(1, usize::from);
+    let own = &settings.edges[place];
     let mut sites = Vec::new();
     for ((index, site), sticky) in settings.sites.iter().enumerate().zip(stickiness) {
         sites.push(SiteOptions {
@@ -86,13 +93,11 @@ pub(super) fn edge(
         });
     }
     let default_site = http.default_site.as_deref();
-    let threads = own.threads.map_or(cores, usize::from);
+    let threads = threads(own);
     let (connections_max, upgraded_max) = connections_max(settings, threads);
     Ok(edge::Options {
         listen: own.listen.clone(),
         tls_listen: own.tls_listen.clone(),
-        // The parent reserves whatever has a port.
-        listen_shared: own.addresses().all(|address| address.port() != 0),
         http2: http.http2,
         http2_plain: own.http2_plain,
         http2_streams_max: http.http2_streams_max,
@@ -184,7 +189,7 @@ pub(super) fn dispatch(
 /// The look loop of one edge.
 pub(super) fn looper(
     settings: &Settings,
-    hash: u64,
+    (hash, version): (u64, u32),
     edge: EdgeId,
     incarnation: u32,
     folder: &Path,
@@ -202,7 +207,7 @@ pub(super) fn looper(
             timing,
             guarantees: settings.sites.iter().map(|site| site.guarantee).collect(),
             nodes: u16::try_from(settings.nodes.len()).unwrap_or(u16::MAX),
-            settings_version: SETTINGS_VERSION,
+            settings_version: version,
             mode: match pool.mode {
                 Mode::Move => moves::Mode::Move,
                 Mode::Observe => moves::Mode::Observe,

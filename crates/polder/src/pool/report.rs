@@ -51,6 +51,11 @@ impl Reporter {
         Self { settings, hash, edge, listen, started: monotonic(), samples }
     }
 
+    /// Tells by other settings with the same sites from now on.
+    pub(super) fn update(&mut self, settings: Settings, hash: SettingsHash) {
+        (self.settings, self.hash) = (settings, hash);
+    }
+
     /// Notes the counters; to be called about once a second.
     pub(super) fn sample(&mut self, counters: &Snapshot) {
         if self.samples.len() >= SAMPLES_MAX {
@@ -94,6 +99,7 @@ impl Reporter {
             hold_ms: self.settings.pool.hold_ms,
             uptime_s: monotonic().saturating_sub(self.started).as_secs(),
             metrics: None,
+            ..PoolStatus::default()
         }
     }
 
@@ -176,6 +182,9 @@ impl Reporter {
             look_cpu_pct: if every_us > 0.0 { 100.0 * look_us / every_us } else { 0.0 },
             settings_hash: self.hash,
             moves: pool.counters.moves,
+            age_s: monotonic().saturating_sub(self.started).as_secs(),
+            program: env!("CARGO_PKG_VERSION").to_owned(),
+            leaving: false,
             tls_handshakes: counters.tls_handshakes,
             tls_failures: counters.tls_failures,
             upgraded: counters.upgraded_by_node.values().sum(),

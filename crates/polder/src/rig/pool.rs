@@ -33,6 +33,7 @@ pub struct Rig {
     stub_addresses: StubAddresses,
     ports: Vec<HeldPort>,
     control: PathBuf,
+    settings: PathBuf,
     processes: Vec<(Part, u32)>,
     options: RigOptions,
     _folder: PrivateFolder,
@@ -76,6 +77,7 @@ impl Rig {
             stub_addresses,
             ports,
             control: runtime_dir.join(CONTROL_SOCKET),
+            settings,
             processes: Vec::new(),
             options: options.clone(),
             _folder: folder,
@@ -135,6 +137,12 @@ impl Rig {
     #[must_use]
     pub fn control(&self) -> &Path {
         &self.control
+    }
+
+    /// The settings file, which a reload reads again.
+    #[must_use]
+    pub fn settings(&self) -> &Path {
+        &self.settings
     }
 
     /// What the pool tells of itself. Blocks for the answer, about a look.

@@ -4,8 +4,10 @@
 //! of the tables, `check` looks across them. Each finding knows its place; reading goes on after
 //! it, so that one run of `polder check` shows all.
 
+mod change;
 mod check;
 mod command;
+mod difference;
 mod hash;
 mod model;
 mod names;
@@ -21,6 +23,8 @@ mod tables;
 mod tls;
 mod traffic;
 
+pub use change::{Change, apply, arranged, changes, concerns_agent};
+pub use difference::differences;
 pub use hash::SettingsHash;
 pub use model::{
     Check, ClientCertificate, Edge, Forwarded, Health, Http, Mode, Node, PolicyName, Pool, Remote,

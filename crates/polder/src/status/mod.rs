@@ -6,8 +6,8 @@ mod traffic;
 
 pub use render::{moves_table, status_text};
 pub use report::{
-    EdgeStatus, MoveRecord, NodeState, NodeStatus, PoolStatus, REPORT_VERSION, SiteStatus,
-    StatusReport, Warning,
+    ChangeStatus, EdgeStatus, MoveRecord, NodeState, NodeStatus, PoolStatus, REPORT_VERSION,
+    SiteStatus, StatusReport, Warning,
 };
 pub use traffic::TrafficStatus;
 

@@ -53,7 +53,37 @@ fn headline(report: &StatusReport, style: Style) -> String {
     if let Some(metrics) = &pool.metrics {
         let _ = writeln!(text, "Metrics at http://{metrics}/metrics");
     }
+    if !pool.program.is_empty() {
+        let (program, pid) = (&pool.program, pool.pid);
+        let _ =
+            write!(text, "Version {program}, process {pid}; reloaded {}, ", times(pool.reloads));
+        let _ = writeln!(text, "upgraded {}", times(pool.upgrades));
+    }
+    if let Some(change) = &pool.change {
+        let first = change.text.lines().next().unwrap_or_default();
+        let _ = match change.succeeded {
+            Some(true) => writeln!(text, "Last {}: {first}", change.what),
+            Some(false) => {
+                let failed = style.paint(Paint::Red, &format!("Last {} failed", change.what));
+                writeln!(text, "{failed}: {first}")
+            }
+            None => writeln!(text, "{}", style.paint(Paint::Yellow, &under_way(&change.what))),
+        };
+    }
     text
+}
+
+fn under_way(what: &str) -> String {
+    let article = if what.starts_with('u') { "An" } else { "A" };
+    format!("{article} {what} is under way")
+}
+
+fn times(number: u32) -> String {
+    match number {
+        0 => "never".to_owned(),
+        1 => "once".to_owned(),
+        many => format!("{many} times"),
+    }
 }
 
 fn duration(seconds: u64) -> String {
@@ -185,8 +215,17 @@ fn services(nodes: &[NodeStatus]) -> String {
 }
 
 fn edges_table(edges: &[EdgeStatus], style: Style) -> String {
-    let headings =
-        ["EDGE", "LISTENS ON", "PID", "CONNECTIONS", "REQ/S", "LOOK EVERY", "LOOK CPU", "MOVES"];
+    let headings = [
+        "EDGE",
+        "LISTENS ON",
+        "PID",
+        "AGE",
+        "CONNECTIONS",
+        "REQ/S",
+        "LOOK EVERY",
+        "LOOK CPU",
+        "MOVES",
+    ];
     let mut table = table(&headings, style);
     for edge in edges {
         if !edge.alive {
@@ -194,10 +233,17 @@ fn edges_table(edges: &[EdgeStatus], style: Style) -> String {
             table.add_row(vec![dead, Cell::new(edge.listen.join(" "))]);
             continue;
         }
+        if edge.leaving {
+            let (listens, pid) = (Cell::new("- (leaves)"), number(edge.pid));
+            let age = number(duration(edge.age_s));
+            table.add_row(vec![Cell::new(edge.edge), listens, pid, age]);
+            continue;
+        }
         table.add_row(vec![
             Cell::new(edge.edge),
             Cell::new(edge.listen.join(" ")),
             number(edge.pid),
+            number(duration(edge.age_s)),
             number(edge.connections),
             number(format!("{:.0}", edge.requests_per_s)),
             number(format!("{:.1} ms", edge.look_every_ms)),

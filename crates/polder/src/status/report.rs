@@ -49,6 +49,34 @@ pub struct PoolStatus {
     pub uptime_s: u64,
     /// Where `/metrics` is served.
     pub metrics: Option<String>,
+    /// The version of the parent's program.
+    #[serde(default)]
+    pub program: String,
+    /// The parent's process.
+    #[serde(default)]
+    pub pid: u32,
+    /// Reloads that changed something or could have, since the pool started.
+    #[serde(default)]
+    pub reloads: u32,
+    /// How often another program took the parent's place.
+    #[serde(default)]
+    pub upgrades: u32,
+    /// The last reload or upgrade.
+    #[serde(default)]
+    pub change: Option<ChangeStatus>,
+}
+
+/// A reload or an upgrade.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ChangeStatus {
+    /// `reload` or `upgrade`.
+    pub what: String,
+    /// When it began; milliseconds since 1970.
+    pub at_unix_ms: u64,
+    /// How it went; none while it is under way.
+    pub succeeded: Option<bool>,
+    /// What was done, or why not.
+    pub text: String,
 }
 
 /// One site.
@@ -166,6 +194,15 @@ pub struct EdgeStatus {
     pub settings_hash: SettingsHash,
     /// Moves that it carried out since its start.
     pub moves: u64,
+    /// How long its process has been running.
+    #[serde(default)]
+    pub age_s: u64,
+    /// The version of its program.
+    #[serde(default)]
+    pub program: String,
+    /// Whether it takes no more requests and ends once those in flight are done.
+    #[serde(default)]
+    pub leaving: bool,
     /// TLS handshakes that were completed.
     pub tls_handshakes: u64,
     /// TLS handshakes that failed.

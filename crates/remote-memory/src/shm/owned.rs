@@ -63,6 +63,23 @@ impl OwnedRegion {
         Self::over(file, ADOPTED_LABEL, length_bytes, true)
     }
 
+    /// Maps a region of this process once more, after another program took its place: the same
+    /// region under the same names, as its owner. Nobody else may own it.
+    ///
+    /// # Errors
+    /// The file is no sealed memory file of whole words, or the kernel refused.
+    pub fn resume(
+        file: OwnedFd,
+        label: &str,
+        key: RemoteKey,
+        incarnation: Incarnation,
+    ) -> Result<Self, ShmError> {
+        let length_bytes = sealed_length_bytes(file.as_fd())?;
+        let mut region = Self::over(file, label, length_bytes, false)?;
+        (region.descriptor.key, region.descriptor.incarnation) = (key, incarnation);
+        Ok(region)
+    }
+
     fn over(
         file: OwnedFd,
         label: &str,
