@@ -15,19 +15,24 @@ pub(crate) enum Way {
     TcpPlain,
     /// A word over `tcp`, encrypted and authenticated.
     TcpSealed,
+    /// The checked read over the same: one batch of three operations.
+    TcpRecord,
 }
 
 impl Way {
-    pub(crate) const ALL: [Self; 4] = [Self::Shm, Self::PingPong, Self::TcpPlain, Self::TcpSealed];
+    pub(crate) const ALL: [Self; 5] =
+        [Self::Shm, Self::PingPong, Self::TcpPlain, Self::TcpSealed, Self::TcpRecord];
     /// Those that the owner must answer.
-    pub(crate) const TWO_SIDED: [Self; 3] = [Self::PingPong, Self::TcpPlain, Self::TcpSealed];
+    pub(crate) const TWO_SIDED: [Self; 4] =
+        [Self::PingPong, Self::TcpPlain, Self::TcpSealed, Self::TcpRecord];
 
     pub(crate) const fn name(self) -> &'static str {
         match self {
             Self::Shm => "shm, checked read",
             Self::PingPong => "plain TCP ping-pong",
-            Self::TcpPlain => "tcp, plain",
-            Self::TcpSealed => "tcp, encrypted",
+            Self::TcpPlain => "tcp, a word, plain",
+            Self::TcpSealed => "tcp, a word, encrypted",
+            Self::TcpRecord => "tcp, checked read, encrypted",
         }
     }
 }
@@ -147,7 +152,7 @@ mod tests {
             assert!(quick.busy.contains(&busy));
         }
         assert!(plan(false).rounds > quick.rounds);
-        assert_eq!(quick.ways(Busy::Idle, 4).len(), 4);
+        assert_eq!(quick.ways(Busy::Idle, 4).len(), Way::ALL.len());
         assert_eq!(quick.ways(Busy::Talk20, 4), [Way::Shm]);
         assert_ne!(quick.ways(Busy::Talk20, 0), quick.ways(Busy::Talk20, 1));
     }

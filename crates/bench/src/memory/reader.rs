@@ -6,7 +6,7 @@ use anyhow::{Context as _, bail};
 use load::clock::now_ns;
 use remote_memory::shm::{Attachment, attach};
 use remote_memory::tcp::{Requester, RequesterSettings, Security};
-use remote_memory::{Mapped as _, Op, OpResult, Remote as _, RemoteKey};
+use remote_memory::{Mapped as _, Op, OpResult, Remote as _, RemoteKey, WORD_BYTES};
 use shared_state::NodeRecord;
 use std::hint::black_box;
 use std::io::{Read as _, Write as _};
@@ -23,6 +23,8 @@ pub(crate) const BATCH: u32 = 1_000;
 const PATIENCE: Duration = Duration::from_secs(10);
 /// How long a stopped owner is waited for.
 pub(crate) const STOPPED_PATIENCE: Duration = Duration::from_millis(200);
+/// Tries of a checked read over `tcp`: its writer writes a hundred times a second.
+const RECORD_TRIES_MAX: usize = 8;
 /// Looks at the clock to tell what one costs.
 const CLOCK_TRIES: u32 = 10_000;
 /// Most samples of one cell: far above what the fastest way makes in the longest.
@@ -87,6 +89,7 @@ impl Reader {
                 Way::PingPong => self.ping()?,
                 Way::TcpPlain => self.word(false)?,
                 Way::TcpSealed => self.word(true)?,
+                Way::TcpRecord => self.record()?,
             }
             let end_ns = now_ns();
             let taken_ns = ((end_ns - start_ns) as f64 - self.clock_ns).max(0.0);
@@ -125,6 +128,28 @@ impl Reader {
         Ok(())
     }
 
+    /// What [`Reader::checked_reads`] reads, once, over `tcp`. Operations of a batch take effect in
+    /// order: the seqlock is read again after what it guards.
+    fn record(&mut self) -> anyhow::Result<()> {
+        let checked = NodeRecord::checked_range();
+        let offset_bytes = checked.start as u64 * WORD_BYTES;
+        let words = |offset_bytes, length_words| Op::Read { offset_bytes, length_words };
+        let batch = vec![
+            words(offset_bytes, checked.len()),
+            words(offset_bytes, 1),
+            words(self.assign_offset_bytes, 1),
+        ];
+        for _ in 0..RECORD_TRIES_MAX {
+            let read = exchange(&mut self.sealed, self.key, batch.clone(), PATIENCE)?;
+            let [status, again, _assign] = &read[..] else { bail!("three reads brought another") };
+            let sequence = status.first().context("a read of words brings words")?;
+            if sequence % 2 == 0 && again.first() == Some(sequence) {
+                return Ok(());
+            }
+        }
+        bail!("the record did not hold still for {RECORD_TRIES_MAX} reads")
+    }
+
     /// Reads of so many words, from the region's start: nanoseconds each.
     pub(super) fn sized(
         &mut self,
@@ -146,7 +171,7 @@ impl Reader {
                 }
                 Way::TcpPlain => drop(read(&mut self.plain, self.key, 0, words, PATIENCE)?),
                 Way::TcpSealed => drop(read(&mut self.sealed, self.key, 0, words, PATIENCE)?),
-                Way::PingPong => bail!("a ping-pong has one size"),
+                Way::PingPong | Way::TcpRecord => bail!("{} has one size", way.name()),
             }
             let end_ns = now_ns();
             let per = if way == Way::Shm { f64::from(BATCH) } else { 1.0 };
@@ -172,17 +197,30 @@ fn read(
     length_words: usize,
     deadline: Duration,
 ) -> anyhow::Result<Vec<u64>> {
-    requester.submit(key, vec![Op::Read { offset_bytes, length_words }], deadline)?;
+    let batch = vec![Op::Read { offset_bytes, length_words }];
+    exchange(requester, key, batch, deadline)?.pop().context("one result for one operation")
+}
+
+/// Carries out a batch of reads.
+fn exchange(
+    requester: &mut Requester,
+    key: RemoteKey,
+    batch: Vec<Op>,
+    deadline: Duration,
+) -> anyhow::Result<Vec<Vec<u64>>> {
+    requester.submit(key, batch, deadline)?;
     let mut done = Vec::with_capacity(1);
     // Ends with the answer, or at the deadline.
     while requester.poll(&mut done) == 0 {
         requester.wait(deadline);
     }
     let completion = done.pop().context("a completion was told")?;
-    match completion.results.into_iter().next().context("one result for one operation")?? {
-        OpResult::Read(words) => Ok(words),
-        other => bail!("a read brought {other:?}"),
-    }
+    let words = |result| match result {
+        Ok(OpResult::Read(words)) => Ok(words),
+        Ok(other) => bail!("a read brought {other:?}"),
+        Err(error) => Err(anyhow::Error::new(error)),
+    };
+    completion.results.into_iter().map(words).collect()
 }
 
 /// What a look at the clock costs.

@@ -22,9 +22,10 @@ pub(super) fn text(results: &Results) -> String {
     text.line(format!(
         "Reads of a node record whose owner is a process on another core; {rounds} rounds, medians \
          of the rounds.\nshm: status and assignment, checked, in batches of {BATCH}, the clock \
-         subtracted; p99.9 is that of the batches.\ntcp: one word; the ping-pong sends as many \
-         bytes. The threads that answer run at {} priority.\n\nMicroseconds for one read, p50 and \
-         p99.9, by what the owner's core does beside",
+         subtracted; p99.9 is that of the batches.\ntcp: the same in one batch, or one word; the \
+         ping-pong sends as many bytes as a word takes.\nThe threads that answer run at {} \
+         priority.\n\nMicroseconds for one read, p50 and p99.9, by what the owner's core does \
+         beside",
         results.priority
     ));
     text.table(&by_load(results));
@@ -141,6 +142,7 @@ pub(super) fn summary(results: &Results) -> Value {
         "tcp_over_pingpong": over(Way::TcpSealed),
         "tcp_plain_over_pingpong": over(Way::TcpPlain),
         "tcp_us_200_threads": number(tcp_200.map(|ns| ns / 1e3)),
+        "tcp_record_over_pingpong": over(Way::TcpRecord),
         "shm_read_ns_stopped": number(results.stopped.shm_p50_ns),
         "tcp_answers_when_stopped": results.stopped.tcp_answers,
         "quick": results.quick,

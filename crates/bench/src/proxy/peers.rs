@@ -127,7 +127,7 @@ fn nginx(
          proxy_connect_timeout 1s; proxy_read_timeout 60s; proxy_send_timeout 30s;\n\
          client_body_temp_path {folder}/a; proxy_temp_path {folder}/b;\n\
          fastcgi_temp_path {folder}/c; uwsgi_temp_path {folder}/d; scgi_temp_path {folder}/e;\n\
-         ssl_certificate {certificate}; ssl_certificate_key {key};\n\
+         ssl_protocols TLSv1.2 TLSv1.3; ssl_certificate {certificate}; ssl_certificate_key {key};\n\
          upstream origin {{\n\
          server {origin};\n\
          keepalive 256; keepalive_requests 1000000000; keepalive_timeout 600s; keepalive_time 1d;\n\
