@@ -7,9 +7,9 @@
 //! ```
 //!
 //! `shm` is the checked read of a look: the agent's status under its seqlock, and the assignment.
-//! Over `tcp` the same is read in one batch; and one 8-byte word, the assignment, beside a plain TCP
-//! ping-pong of the same shape in the same run. One-sided reads do not care what the owner does; everything that the
-//! owner must answer does.
+//! Over `tcp` the same is read in one batch; and one 8-byte word, the assignment, beside a plain
+//! TCP ping-pong of the same shape in the same run. One-sided reads do not care what the owner
+//! does; everything that the owner must answer does.
 
 mod figures;
 mod measure;
