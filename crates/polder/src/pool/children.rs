@@ -307,7 +307,8 @@ impl Ward {
         let (mut pause, mut is_first_life) = (RESTART_MIN, true);
         let mut process = taken_over;
         let mut order = self.order.subscribe();
-        while order.borrow().stop == Stop::No {
+        // One that was taken over is watched to its end, also where it was leaving already.
+        while process.is_some() || order.borrow().stop == Stop::No {
             let status = match process.take().map_or_else(|| self.begin(is_first_life), Ok) {
                 Ok(process) => self.watch(process, &mut order).await,
                 Err(error) => {
