@@ -326,9 +326,12 @@ fn spellings_are_made_one() {
             forwarded(options(), format!("get {target} HTTP/1.1\r\nHost: a.example\r\n\r\n"));
         assert_eq!(seen.line(), format!("get {target} HTTP/1.1"), "methods are case-sensitive");
     }
-    let fields =
-        "Upgrade: websocket\r\nConnection: upgrade, http2-settings\r\nHTTP2-Settings: x\r\n";
+    let fields = "Upgrade: h2c\r\nConnection: upgrade, http2-settings\r\nHTTP2-Settings: x\r\n";
     let (seen, open) = forwarded(options(), get(fields));
+    assert!(!seen.head.to_lowercase().contains("upgrade") && open, "{}", seen.head);
+    let (none, fields) =
+        (Options { upgrades: false, ..options() }, "Upgrade: websocket\r\nConnection: upgrade\r\n");
+    let (seen, open) = forwarded(none, get(fields));
     assert!(!seen.head.to_lowercase().contains("upgrade") && open, "{}", seen.head);
 }
 
