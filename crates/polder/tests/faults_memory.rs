@@ -75,13 +75,14 @@ fn odd_edge(pool: &Pool, odd: &Recipe, port: &Port) -> Hand {
     std::fs::write(&file, odd.text(&pool.folder, &edges, pool.stubs.as_ref())).unwrap();
     let log = File::options().create(true).append(true).open(pool.home().join("odd.log")).unwrap();
     let child = Command::new(PROGRAM)
-        .args(["edge-process", "--index", "2"])
+        .args(["edge-process", "--index", "2", "--slot", "2"])
         .arg("--parent")
         .arg(std::process::id().to_string())
         .arg("--file")
         .arg(&file)
         .arg("--folder")
         .arg(&pool.folder)
+        .stdin(Stdio::null())
         .stdout(Stdio::null())
         .stderr(log)
         .spawn();

@@ -7,6 +7,7 @@ use crate::settings;
 use anyhow::{Context as _, bail};
 use edge::Listening;
 use pool_model::{EdgeId, NodeId};
+use rustix::fs::FileType;
 use std::net::{SocketAddr, TcpListener};
 use std::os::fd::{AsFd as _, OwnedFd};
 use std::path::{Path, PathBuf};
@@ -105,6 +106,11 @@ async fn end_of(drained: &mut Option<tokio::task::JoinHandle<()>>) {
 
 /// The parent hands over the sockets that it keeps, as standard input.
 fn parents_sockets() -> anyhow::Result<Vec<Listening>> {
+    let input = rustix::fs::fstat(std::io::stdin().as_fd()).context("standard input")?;
+    if !FileType::from_raw_mode(input.st_mode).is_socket() {
+        // Nobody keeps sockets for an edge that was started by hand: it opens its own.
+        return Ok(Vec::new());
+    }
     let parcel = parcel::unpack(std::io::stdin().as_fd()).context("the parent's sockets")?;
     let told: Vec<(SocketAddr, usize)> = serde_json::from_str(&parcel.words)?;
     let mut files = parcel.files.into_iter();
