@@ -3,6 +3,11 @@
 //! A child is started through this program's hidden sub-command `pinned-process`, which ties itself
 //! to its parent, takes its core, and becomes the program that is wanted. Helpers are this program
 //! itself: they are told and tell by lines of JSON.
+//!
+//! Each has a session of its own. Ctrl-C so reaches this program alone, which then ends its
+//! children in order. And the kernel, which may share its cores out by sessions
+//! (`sched_autogroup_enabled`), does not take from a reader what two hundred threads of an owner
+//! have had on another core.
 
 use crate::cores::pin_this_thread;
 use anyhow::{Context as _, bail};
@@ -40,7 +45,8 @@ fn become_pinned(arguments: &[OsString]) -> anyhow::Result<std::convert::Infalli
     let number = |text: &OsStr| text.to_str().and_then(|text| text.parse::<u32>().ok());
     let parent = number(parent).context("the number of the parent process is wrong")?;
     let core = number(core).context("the number of the core is wrong")?;
-    // Both outlast the change of program.
+    // All three outlast the change of program.
+    rustix::process::setsid().context("cannot have a session")?;
     agent::die_with_parent(parent).context("cannot be tied to the parent process")?;
     pin_this_thread(usize::try_from(core)?)?;
     let error = Command::new(program).args(rest).exec();
@@ -58,8 +64,6 @@ pub(crate) fn pinned<S: AsRef<OsStr>>(
     let mut command = Command::new(own);
     let (parent, core) = (std::process::id().to_string(), core.to_string());
     command.args([PINNED_PROCESS, &parent, &core]).arg(program).args(arguments);
-    // Ctrl-C reaches this program alone, which then ends its children in order.
-    command.process_group(0);
     Ok(command)
 }
 
