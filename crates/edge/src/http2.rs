@@ -180,7 +180,8 @@ pub(crate) async fn serve_http2<D: Dispatcher>(
         let core = live.core();
         let client = Rc::new(Client::of_streams(Rc::clone(&caller), core.options()));
         streams.latest.set(Some(Rc::clone(&client)));
-        serve(core, client, request)
+        // Boxed, because hyper and the executor move it from hand to hand: kilobytes each time.
+        Box::pin(serve(core, client, request))
     });
     let server = server(options, StreamExecutor(Rc::clone(&streams)));
     let mut connection = pin!(server.serve_connection(TokioIo::new(wire), service));
