@@ -22,7 +22,7 @@ use crate::protocol::{Claim, Outcome, Refusal, Seen, Task};
 use crate::record::{Counters, Ending, MoveRecord, Records};
 use crate::round::{Round, Running};
 use policy::{Candidate, Policy};
-use pool_model::{EdgeId, Guarantee, NodeId, NodeView, PoolView, Reason, SiteId};
+use pool_model::{EdgeId, NodeId, NodeView, PoolView, Reason, SiteId, SiteTerms};
 use repair::helped_record;
 use std::collections::VecDeque;
 
@@ -52,8 +52,8 @@ pub struct Options {
     pub edge: EdgeId,
     /// The clock's part of the rules.
     pub timing: Timing,
-    /// The guarantees of sites 1, 2, ... as this edge's settings state them.
-    pub guarantees: Vec<Guarantee>,
+    /// Sites 1, 2, ... as this edge's settings state them.
+    pub sites: Vec<SiteTerms>,
     /// Nodes in the pool.
     pub nodes: u16,
     /// The version of the settings, not zero. Where the shared words carry an older one, this
@@ -136,7 +136,7 @@ impl Core {
     /// A core that has seen nothing yet.
     #[must_use]
     pub fn new(options: Options) -> Self {
-        let sites = u16::try_from(options.guarantees.len()).unwrap_or(u16::MAX);
+        let sites = u16::try_from(options.sites.len()).unwrap_or(u16::MAX);
         let events = Events::new(options.timing, options.edge, sites, options.nodes);
         Self {
             events,
@@ -322,7 +322,7 @@ impl Core {
     /// Asks the policy for each site, and keeps what is ripe, most urgent first.
     fn find_needs(&mut self, input: &Input<'_>) {
         for site in &input.view.sites {
-            let hard = site.guarantee.hard;
+            let hard = site.terms.guarantee.hard;
             let paused = self.is_paused(site.id);
             let reason = input.policy.need(input.view, site.id).filter(|_| !paused);
             let need = Need { reason, nodes: site.nodes, hard };

@@ -9,7 +9,7 @@ use moves::looper::{
 };
 use moves::{Ending, Mode, Options, Timing};
 use policy::{Policy, Reconf, Rigid};
-use pool_model::{EdgeId, Guarantee, SiteId};
+use pool_model::{EdgeId, Guarantee, SiteId, SiteTerms};
 use remote_memory::shm::{OwnedRegion, RegionServer};
 use shared_state::words::{Assign, Epoch, Lease, Phase, Server};
 use shared_state::{
@@ -76,7 +76,7 @@ impl Lab {
             core: Options {
                 edge: EdgeId::new(edge).unwrap(),
                 timing: Timing::default(),
-                guarantees: vec![Guarantee::DEFAULT; SITES.into()],
+                sites: vec![SiteTerms::default(); SITES.into()],
                 nodes,
                 settings_version: 1,
                 mode,
@@ -90,6 +90,7 @@ impl Lab {
             remote_deadline: Duration::from_millis(50),
             home: Place::Here(self.folder.path().join("home")),
             nodes: (0..nodes).map(|number| Place::Here(self.path(number))).collect(),
+            traits: Vec::new(),
         }
     }
 
@@ -208,7 +209,7 @@ fn settings_change_under_two_loops_and_moves_go_on_once_all_agree() {
     let update = |edge: u8, change: fn(&mut LooperOptions)| {
         let mut options = lab.options(edge, Mode::Move);
         (options.settings_hash, options.core.settings_version) = (8, 2);
-        options.core.guarantees[1].hard = 2;
+        options.core.sites[1].guarantee = Guarantee::hard(2);
         change(&mut options);
         let update = Update { policy: reconf(), options };
         let asked = if edge == 0 { &one } else { &two };

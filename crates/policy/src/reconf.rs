@@ -82,7 +82,7 @@ impl Reconf {
 
     /// Whether the donor may lose this node and not want it back at once.
     fn may_give(&self, donor: &SiteView, node: &NodeView, reason: Reason) -> bool {
-        if donor.nodes <= donor.guarantee.hard {
+        if donor.nodes <= donor.terms.guarantee.hard {
             return false;
         }
         let light = donor.load() < self.thresholds.light;
@@ -108,11 +108,11 @@ impl Policy for Reconf {
 
     fn need(&self, view: &PoolView, site: SiteId) -> Option<Reason> {
         let site = view.site(site)?;
-        if site.nodes < site.guarantee.hard {
+        if site.nodes < site.terms.guarantee.hard {
             return Some(Reason::Floor);
         }
         let loaded = site.load() > self.thresholds.high;
-        (loaded && site.nodes < site.guarantee.max).then_some(Reason::Load)
+        (loaded && site.nodes < site.terms.guarantee.max).then_some(Reason::Load)
     }
 
     fn candidates(&self, view: &PoolView, taker: SiteId, reason: Reason) -> Vec<Candidate> {

@@ -1,7 +1,7 @@
 //! Rules one by one, and against a naive twin.
 
 use super::*;
-use pool_model::{Guarantee, NodeId};
+use pool_model::{Guarantee, NodeId, NodeTraits, SiteTerms};
 use proptest::prelude::*;
 
 const NODE_CAPACITY: u32 = 8;
@@ -21,6 +21,7 @@ fn pool(nodes: &[(u16, u32)], sites: &[(u32, u16, u16)]) -> PoolView {
             in_flight,
             max_in_flight: NODE_CAPACITY,
             movable: true,
+            traits: NodeTraits::default(),
         })
         .collect();
     let sites = sites
@@ -28,11 +29,12 @@ fn pool(nodes: &[(u16, u32)], sites: &[(u32, u16, u16)]) -> PoolView {
         .enumerate()
         .map(|(number, &(queued, hard, max))| SiteView {
             id: site(number as u16 + 1),
-            guarantee: Guarantee::new(hard, max).unwrap(),
+            terms: SiteTerms::default().with_guarantee(Guarantee { hard, soft: hard, max }),
             queued,
             in_flight: 0,
             capacity: 0,
             nodes: 0,
+            service_us: 0,
         })
         .collect();
     let mut view = PoolView { sites, nodes };
@@ -112,7 +114,7 @@ fn naive_best(view: &PoolView, taker: SiteId) -> Option<NodeId> {
                 let demand = f64::from(donor.in_flight + donor.queued);
                 let rest = f64::from(donor.capacity - NODE_CAPACITY);
                 let calm = demand == 0.0 || demand / rest <= 1.0;
-                if donor.nodes <= donor.guarantee.hard || donor.load() >= 0.5 || !calm {
+                if donor.nodes <= donor.terms.guarantee.hard || donor.load() >= 0.5 || !calm {
                     continue;
                 }
                 donor.load()
@@ -149,7 +151,7 @@ proptest! {
         for reason in [Reason::Load, Reason::Floor, Reason::Admin, Reason::TakeBack] {
             for candidate in Reconf::default().candidates(&view, site(1), reason) {
                 if let Some(donor) = candidate.donor.and_then(|id| view.site(id)) {
-                    prop_assert!(donor.nodes > donor.guarantee.hard);
+                    prop_assert!(donor.nodes > donor.terms.guarantee.hard);
                     prop_assert!(donor.id != site(1));
                 }
             }

@@ -5,7 +5,9 @@
 //! move is carried out, is the business of higher floors.
 
 mod ids;
+mod terms;
 mod view;
 
 pub use ids::{EdgeId, IdOutOfRange, NodeId, SiteId};
-pub use view::{Guarantee, GuaranteeError, Move, NodeView, PoolView, Reason, SiteView};
+pub use terms::{Classes, Guarantee, GuaranteeError, NodeTraits, Objective, Priority, SiteTerms};
+pub use view::{Move, NodeView, PoolView, Reason, SiteView};

@@ -1,60 +1,15 @@
 //! What one look at the pool saw, and what a policy may ask for.
 
-use crate::{NodeId, SiteId};
+use crate::{NodeId, NodeTraits, SiteId, SiteTerms};
 use std::fmt;
-
-/// How many nodes a site is promised and how many it may have.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct Guarantee {
-    /// Nodes that no move ever takes from the site.
-    pub hard: u16,
-    /// Nodes beyond which the site takes no more.
-    pub max: u16,
-}
-
-/// Why a pair of bounds is not a guarantee.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct GuaranteeError {
-    /// The pair that was given.
-    pub given: Guarantee,
-}
-
-impl fmt::Display for GuaranteeError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Guarantee { hard, max } = self.given;
-        write!(f, "hard = {hard} and max = {max}: hard must be at most max")
-    }
-}
-
-impl std::error::Error for GuaranteeError {}
-
-impl Guarantee {
-    /// One node for certain, no upper bound.
-    pub const DEFAULT: Guarantee = Guarantee { hard: 1, max: u16::MAX };
-
-    /// Checks that `hard <= max`.
-    pub const fn new(hard: u16, max: u16) -> Result<Self, GuaranteeError> {
-        let given = Self { hard, max };
-        if hard > max {
-            return Err(GuaranteeError { given });
-        }
-        Ok(given)
-    }
-}
-
-impl Default for Guarantee {
-    fn default() -> Self {
-        Self::DEFAULT
-    }
-}
 
 /// One site as one look saw it.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct SiteView {
     /// The site.
     pub id: SiteId,
-    /// Its bounds.
-    pub guarantee: Guarantee,
+    /// What its settings state.
+    pub terms: SiteTerms,
     /// Requests that wait in the queues of all live edges.
     pub queued: u32,
     /// Requests in flight at its nodes, over all live edges.
@@ -63,6 +18,9 @@ pub struct SiteView {
     pub capacity: u32,
     /// Nodes that serve it.
     pub nodes: u16,
+    /// Mean time that its servers take for one request, in microseconds, as the edges measured
+    /// it; 0 where nothing was measured yet.
+    pub service_us: u32,
 }
 
 impl SiteView {
@@ -97,6 +55,8 @@ pub struct NodeView {
     /// Whether a move may name it: its agent is alive, it is not cordoned, and it is seen serving
     /// the site that it is assigned to.
     pub movable: bool,
+    /// What its settings state.
+    pub traits: NodeTraits,
 }
 
 /// The whole pool as one look saw it. `sites` is sorted by id; so is `nodes`.
@@ -190,7 +150,8 @@ mod tests {
 
     fn site(in_flight: u32, queued: u32, capacity: u32) -> SiteView {
         let id = SiteId::MIN;
-        SiteView { id, guarantee: Guarantee::DEFAULT, queued, in_flight, capacity, nodes: 1 }
+        let terms = SiteTerms::default();
+        SiteView { id, terms, queued, in_flight, capacity, nodes: 1, service_us: 0 }
     }
 
     #[test]
@@ -203,14 +164,6 @@ mod tests {
     }
 
     #[test]
-    fn a_guarantee_is_ordered() {
-        assert!(Guarantee::new(2, 1).is_err());
-        assert_eq!(Guarantee::new(2, 2).unwrap(), Guarantee { hard: 2, max: 2 });
-        let words = Guarantee::new(3, 2).unwrap_err().to_string();
-        assert!(words.contains("hard = 3"), "{words}");
-    }
-
-    #[test]
     fn sums_come_from_the_nodes() {
         let two = SiteId::new(2).unwrap();
         let node = |number, site, in_flight| NodeView {
@@ -219,6 +172,7 @@ mod tests {
             in_flight,
             max_in_flight: 8,
             movable: true,
+            traits: NodeTraits::default(),
         };
         let mut view = PoolView {
             sites: vec![site(9, 3, 9), SiteView { id: two, ..site(9, 0, 9) }],

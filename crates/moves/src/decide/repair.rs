@@ -11,7 +11,8 @@ impl Core {
     /// Counts the words that nobody writes, and compares the guarantees with the settings.
     pub(super) fn judge_words(&mut self, seen: &Seen) {
         self.conflict = false;
-        for (index, own) in self.options.guarantees.iter().enumerate() {
+        for (index, terms) in self.options.sites.iter().enumerate() {
+            let own = terms.guarantee;
             let Ok(site) = SiteId::from_index(index) else { break };
             let Some(floor) = seen.floor(site) else { continue };
             let same = (floor.hard, floor.max) == (own.hard, own.max);
@@ -25,7 +26,7 @@ impl Core {
 
     /// The next repair of this look, site by site.
     pub(super) fn repair(&mut self, input: &Input<'_>) -> Option<Task> {
-        while self.round.repair_at < self.options.guarantees.len() {
+        while self.round.repair_at < self.options.sites.len() {
             let site = SiteId::from_index(self.round.repair_at).ok()?;
             self.round.repair_at += 1;
             let (running, task) = match input.seen.depart(site) {
@@ -67,7 +68,7 @@ impl Core {
 
     /// Writes this edge's guarantee where the shared word has none or an older one.
     fn floor_task(&self, seen: &Seen, site: SiteId) -> Option<FloorPlan> {
-        let own = self.options.guarantees.get(site.index())?;
+        let own = self.options.sites.get(site.index())?.guarantee;
         let version = self.options.settings_version;
         let floor = Floor { settings_version: version, hard: own.hard, max: own.max };
         let older = seen.floor(site).is_none_or(|theirs| theirs.settings_version < version);

@@ -5,7 +5,7 @@ use super::memory::Memory;
 use super::reach::Reach;
 use super::status::{EdgeState, NodeState, SiteState};
 use crate::protocol::Seen;
-use pool_model::{EdgeId, Guarantee, NodeId, NodeView, PoolView, SiteId, SiteView};
+use pool_model::{EdgeId, NodeId, NodeTraits, NodeView, PoolView, SiteId, SiteTerms, SiteView};
 use shared_state::lease::Watch;
 use shared_state::slot::{LiveEdges, node_load};
 use shared_state::words::{Assign, Server};
@@ -29,6 +29,13 @@ struct Track {
     serving: bool,
 }
 
+/// What the settings state of all sites and of all nodes, each by its index.
+#[derive(Clone, Debug)]
+pub(super) struct Terms {
+    pub(super) sites: Vec<SiteTerms>,
+    pub(super) nodes: Vec<NodeTraits>,
+}
+
 /// The pool as this edge sees it.
 #[derive(Debug)]
 pub(super) struct Pool {
@@ -36,7 +43,7 @@ pub(super) struct Pool {
     settings_hash: u64,
     slot_lease: Duration,
     node_dead: Duration,
-    guarantees: Vec<Guarantee>,
+    terms: Terms,
     tracks: Vec<Track>,
     leases: [Watch; EDGES_MAX],
     /// The leases of edges on each node's slots.
@@ -55,11 +62,11 @@ impl Pool {
         edge: EdgeId,
         settings_hash: u64,
         (slot_lease, node_dead): (Duration, Duration),
-        guarantees: Vec<Guarantee>,
-        nodes: u16,
+        terms: Terms,
     ) -> Self {
-        let count = usize::from(nodes);
-        let sites = u16::try_from(guarantees.len()).unwrap_or(u16::MAX);
+        let count = terms.nodes.len();
+        let sites = u16::try_from(terms.sites.len()).unwrap_or(u16::MAX);
+        let nodes = u16::try_from(count).unwrap_or(u16::MAX);
         Self {
             edge,
             settings_hash,
@@ -73,8 +80,8 @@ impl Pool {
             seen: Seen::new(sites, nodes),
             view: PoolView::default(),
             nodes: vec![None; count],
-            sites: vec![SiteSeen::default(); guarantees.len()],
-            guarantees,
+            sites: vec![SiteSeen::default(); terms.sites.len()],
+            terms,
         }
     }
 
@@ -83,10 +90,10 @@ impl Pool {
         &mut self,
         settings_hash: u64,
         (slot_lease, node_dead): (Duration, Duration),
-        guarantees: Vec<Guarantee>,
+        terms: Terms,
     ) {
         (self.slot_lease, self.node_dead) = (slot_lease, node_dead);
-        (self.settings_hash, self.guarantees) = (settings_hash, guarantees);
+        (self.settings_hash, self.terms) = (settings_hash, terms);
     }
 
     /// The connection to a node's agent was opened or lost.
@@ -197,7 +204,8 @@ impl Pool {
     /// The look as the policy sees it.
     fn fill_view(&mut self, memory: &Memory) {
         self.view.nodes.clear();
-        for (track, record) in self.tracks.iter().zip(&memory.nodes) {
+        let all = self.tracks.iter().zip(&memory.nodes).zip(&self.terms.nodes);
+        for ((track, record), &traits) in all {
             let Some(record) = record.as_ref().filter(|_| !track.lost) else { continue };
             let header = record.header();
             let assign = self.seen.assign(header.node);
@@ -207,10 +215,11 @@ impl Pool {
                 in_flight: node_load(record, record.edges()),
                 max_in_flight: header.max_in_flight,
                 movable: track.alive && !track.cordoned && track.serving,
+                traits,
             });
         }
         self.view.sites.clear();
-        for (index, &guarantee) in self.guarantees.iter().enumerate() {
+        for (index, &terms) in self.terms.sites.iter().enumerate() {
             let Ok(id) = SiteId::from_index(index) else { break };
             let (mut queued, mut others) = (0_u32, SiteSeen::default());
             if let Some(home) = &memory.home {
@@ -225,7 +234,8 @@ impl Pool {
                 }
             }
             self.sites[index] = others;
-            let site = SiteView { id, guarantee, queued, in_flight: 0, capacity: 0, nodes: 0 };
+            let site =
+                SiteView { id, terms, queued, in_flight: 0, capacity: 0, nodes: 0, service_us: 0 };
             self.view.sites.push(site);
         }
         self.view.sum_up();
@@ -239,7 +249,7 @@ impl Pool {
     pub(super) fn site_states(&self) -> Vec<SiteState> {
         let state = |site: &SiteView| SiteState {
             id: site.id,
-            guarantee: site.guarantee,
+            terms: site.terms,
             nodes: site.nodes,
             queued: site.queued,
             in_flight: site.in_flight,

@@ -8,14 +8,14 @@ use super::host::{FirstDispatch, Host};
 use super::line::{Line, Place};
 use super::monotonic;
 use super::pace::Pace;
-use super::pool::Pool;
+use super::pool::{Pool, Terms};
 use super::reach::Reach;
 use super::status::{LoopStatus, MoveLine};
 use super::stop_point;
 use crate::protocol::{BadWord, Look, Looked, Machine, Op, Outcome, Reply, Task, Word};
 use crate::{Core, Input, Mode, MoveRecord, Options, RECORDS_MAX, Work};
 use policy::Policy;
-use pool_model::{NodeId, SiteId};
+use pool_model::{NodeId, NodeTraits, SiteId};
 use remote_memory::Mirror;
 use shared_state::words::{Assign, Epoch, Lease};
 use shared_state::{EdgeDemand, EdgeRow, NodeRecord, SiteRecord};
@@ -50,6 +50,16 @@ pub struct LooperOptions {
     pub home: Place,
     /// Where the nodes' regions are, by node.
     pub nodes: Vec<Place>,
+    /// What the settings state of the nodes, by node; those that are missing are usual ones.
+    pub traits: Vec<NodeTraits>,
+}
+
+impl LooperOptions {
+    pub(super) fn terms(&self) -> Terms {
+        let mut nodes = self.traits.clone();
+        nodes.resize(usize::from(self.core.nodes), NodeTraits::default());
+        Terms { sites: self.core.sites.clone(), nodes }
+    }
 }
 
 /// The loop's threads could not be started.
@@ -148,9 +158,8 @@ impl<H: Host + 'static> Looper<H> {
     ) -> Self {
         let nodes = options.core.nodes;
         let times = (options.slot_lease, options.node_dead);
-        let guarantees = options.core.guarantees.clone();
         let hash = options.settings_hash;
-        let pool = Pool::new(options.core.edge, hash, times, guarantees, nodes);
+        let pool = Pool::new(options.core.edge, hash, times, options.terms());
         let pace = Pace::new(options.look_every, options.idle_look_every, monotonic());
         Self {
             host,
@@ -159,7 +168,7 @@ impl<H: Host + 'static> Looper<H> {
             pool,
             reach: Reach::new(
                 options.core.edge,
-                options.core.guarantees.len(),
+                options.core.sites.len(),
                 nodes.into(),
                 options.remote_deadline,
             ),
@@ -614,7 +623,7 @@ fn attacher(
     let who = Claimant {
         edge: options.core.edge,
         incarnation: options.incarnation,
-        sites: options.core.guarantees.len(),
+        sites: options.core.sites.len(),
         slot_lease: options.slot_lease,
     };
     Attacher::new(places, (who, slot_lease), ways, Arc::clone(busy), Arc::clone(stop))

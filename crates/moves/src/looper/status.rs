@@ -2,7 +2,7 @@
 
 use super::host::{FirstDispatch, Link};
 use crate::record::{Counters, MoveRecord};
-use pool_model::{EdgeId, Guarantee, NodeId, SiteId};
+use pool_model::{EdgeId, NodeId, SiteId, SiteTerms};
 use shared_state::words::Phase;
 use shared_state::{AgentStatus, EdgeRow, Service};
 use std::time::Duration;
@@ -12,8 +12,8 @@ use std::time::Duration;
 pub struct SiteState {
     /// The site.
     pub id: SiteId,
-    /// Its bounds.
-    pub guarantee: Guarantee,
+    /// What its settings state.
+    pub terms: SiteTerms,
     /// Nodes that serve it.
     pub nodes: u16,
     /// Requests that wait, over all live edges.

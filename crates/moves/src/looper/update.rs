@@ -30,7 +30,7 @@ impl<H: Host> Looper<H> {
         let (old, new) = (&self.options, &options);
         let is_same_pool = old.core.edge == new.core.edge
             && old.incarnation == new.incarnation
-            && old.core.guarantees.len() == new.core.guarantees.len()
+            && old.core.sites.len() == new.core.sites.len()
             && old.nodes.len() == new.nodes.len();
         if !is_same_pool {
             let text = "these settings are for another edge or for other nodes or sites";
@@ -40,7 +40,7 @@ impl<H: Host> Looper<H> {
         self.pool.update(
             options.settings_hash,
             (options.slot_lease, options.node_dead),
-            options.core.guarantees.clone(),
+            options.terms(),
         );
         self.pace.set_intervals(options.look_every, options.idle_look_every);
         self.slot_lease.set(options.slot_lease);

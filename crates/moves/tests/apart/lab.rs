@@ -6,7 +6,7 @@ use crate::witness::{Seen, Whose, Witness};
 use moves::looper::{Looper, LooperHandle, LooperOptions, Place};
 use moves::{Mode, Options, Timing};
 use policy::Reconf;
-use pool_model::{EdgeId, Guarantee, SiteId};
+use pool_model::{EdgeId, Guarantee, SiteId, SiteTerms};
 use remote_memory::shm::OwnedRegion;
 use remote_memory::tcp::{PreSharedKey, RequesterSettings, Responder, ResponderSettings, Security};
 use remote_memory::{Access, Mapped};
@@ -137,7 +137,10 @@ impl Edge {
             core: Options {
                 edge: EdgeId::new(number).unwrap(),
                 timing: Timing { hold_ns: 10_000_000, ..Timing::default() },
-                guarantees: vec![Guarantee { hard: HARD, ..Guarantee::DEFAULT }; SITES.into()],
+                sites: vec![
+                    SiteTerms::default().with_guarantee(Guarantee::hard(HARD));
+                    SITES.into()
+                ],
                 nodes,
                 settings_version: 1,
                 mode: Mode::Move,
@@ -150,6 +153,7 @@ impl Edge {
             node_dead: Duration::from_millis(500),
             remote_deadline: Duration::from_millis(60),
             home: place("home".to_owned(), ways[0].address),
+            traits: Vec::new(),
             nodes: (0..nodes)
                 .map(|number| {
                     let way = &ways[usize::from(number) % OWNERS];

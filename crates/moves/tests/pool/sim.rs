@@ -3,9 +3,15 @@
 use moves::protocol::{Look, Looked, Machine, Next, Op, Outcome, Reply, Seen, Task, Word};
 use moves::{Core, Counters, Input, Mode, Options, Timing, Work};
 use policy::Reconf;
-use pool_model::{EdgeId, Guarantee, NodeId, NodeView, PoolView, SiteId, SiteView};
+use pool_model::{
+    EdgeId, Guarantee, NodeId, NodeTraits, NodeView, PoolView, SiteId, SiteTerms, SiteView,
+};
 use shared_state::words::{Assign, Depart};
 use std::collections::HashMap;
+
+fn terms() -> SiteTerms {
+    SiteTerms::default().with_guarantee(Guarantee { hard: HARD, soft: HARD, max: NODES })
+}
 
 const EDGES: usize = 8;
 const SITES: u16 = 4;
@@ -126,7 +132,7 @@ fn new_core(edge: usize) -> Core {
     Core::new(Options {
         edge: EdgeId::new(u8::try_from(edge).expect("few edges")).expect("few edges"),
         timing: TIMING,
-        guarantees: vec![Guarantee { hard: HARD, max: NODES }; usize::from(SITES)],
+        sites: vec![terms(); usize::from(SITES)],
         nodes: NODES,
         settings_version: 1,
         mode: Mode::Move,
@@ -402,7 +408,8 @@ impl Sim {
     fn view(&self, seen: &Seen) -> PoolView {
         let site_view = |index: usize| SiteView {
             id: site(index),
-            guarantee: Guarantee { hard: HARD, max: NODES },
+            terms: terms(),
+            service_us: 0,
             queued: if self.events[index].hot { 1_000 } else { 0 },
             in_flight: 0,
             capacity: 0,
@@ -411,7 +418,8 @@ impl Sim {
         let node_view = |number: u16| {
             let site = seen.assign(node(number))?.site;
             let id = node(number);
-            Some(NodeView { id, site, in_flight: 0, max_in_flight: 8, movable: true })
+            let traits = NodeTraits::default();
+            Some(NodeView { id, site, in_flight: 0, max_in_flight: 8, movable: true, traits })
         };
         let sites = (0..usize::from(SITES)).map(site_view).collect();
         let mut view = PoolView { sites, nodes: (0..NODES).filter_map(node_view).collect() };

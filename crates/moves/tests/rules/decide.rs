@@ -6,9 +6,16 @@ use moves::{
     Core, Ending, Input, Mode, Options, RECORDS_MAX, REQUEST_WAIT_NS, REQUESTS_MAX, Timing, Work,
 };
 use policy::{Candidate, Policy, Reconf};
-use pool_model::{EdgeId, Guarantee, NodeId, NodeView, PoolView, Reason, SiteId, SiteView};
+use pool_model::{
+    EdgeId, Guarantee, NodeId, NodeTraits, NodeView, PoolView, Reason, SiteId, SiteTerms, SiteView,
+};
 use shared_state::words::{Arrive, Assign, Depart, Epoch, Floor};
 use std::collections::HashMap;
+
+/// Promised so many nodes, at most 100.
+fn terms(hard: u16) -> SiteTerms {
+    SiteTerms::default().with_guarantee(Guarantee { hard, soft: hard, max: 100 })
+}
 
 const MS: u64 = 1_000_000;
 
@@ -55,7 +62,7 @@ fn options(edge: u8, sites: usize, nodes: u16) -> Options {
     Options {
         edge: EdgeId::new(edge).expect("an edge"),
         timing: Timing::default(),
-        guarantees: vec![Guarantee { hard: 1, max: 100 }; sites],
+        sites: vec![terms(1); sites],
         nodes,
         settings_version: 1,
         mode: Mode::Move,
@@ -66,7 +73,7 @@ impl Bench {
     fn new(hard: &[u16], nodes: &[u16]) -> Self {
         let memory = Memory::new(hard, nodes);
         let mut options = options(0, hard.len(), memory.nodes);
-        options.guarantees = hard.iter().map(|&hard| Guarantee { hard, max: 100 }).collect();
+        options.sites = hard.iter().map(|&hard| terms(hard)).collect();
         Self {
             memory,
             core: Core::new(options),
@@ -93,7 +100,8 @@ impl Bench {
     fn view(&self, seen: &moves::protocol::Seen) -> PoolView {
         let site_view = |number: u16| SiteView {
             id: site(number),
-            guarantee: Guarantee { hard: self.hard[usize::from(number) - 1], max: 100 },
+            terms: terms(self.hard[usize::from(number) - 1]),
+            service_us: 0,
             queued: self.queued.get(&site(number)).copied().unwrap_or(0),
             in_flight: 0,
             capacity: 0,
@@ -102,7 +110,8 @@ impl Bench {
         let node_view = |number: u16| {
             let at = seen.assign(node(number))?.site;
             let id = node(number);
-            Some(NodeView { id, site: at, in_flight: 0, max_in_flight: 8, movable: true })
+            let traits = NodeTraits::default();
+            Some(NodeView { id, site: at, in_flight: 0, max_in_flight: 8, movable: true, traits })
         };
         let sites = (1..=self.memory.sites).map(site_view).collect();
         let nodes = (0..self.memory.nodes).filter_map(node_view).collect();
@@ -437,8 +446,8 @@ fn edges_of_other_settings_make_no_moves() {
     assert!(bench.core.settings_conflict());
     // Newer settings of our own take over, and bind.
     let options = bench.core.options().clone();
-    let guarantees = vec![Guarantee { hard: 1, max: 100 }; 2];
-    bench.core.update(Options { guarantees, settings_version: 2, ..options });
+    let sites = vec![terms(1); 2];
+    bench.core.update(Options { sites, settings_version: 2, ..options });
     assert_eq!(bench.look(6 * MS)[..3], ["set-floor", "set-floor", "look"]);
     bench.look(8 * MS);
     assert!(!bench.core.settings_conflict());
@@ -452,7 +461,7 @@ fn edges_start_with_different_donors() {
         .map(|edge| {
             let mut bench = Bench::new(&[0, 0, 0, 0], &[1, 2, 3, 4]);
             let mut options = options(edge, 4, 4);
-            options.guarantees = vec![Guarantee { hard: 0, max: 100 }; 4];
+            options.sites = vec![terms(0); 4];
             bench.core = Core::new(options);
             bench.told(&[(4, Reason::Load)], &[(0, 1), (1, 2), (2, 3)]);
             bench.look(0);
@@ -489,7 +498,7 @@ fn a_node_whose_server_answers_goes_before_one_whose_server_does_not() {
 fn free_nodes_come_first() {
     let mut bench = Bench::new(&[0, 0], &[1, 0, 2]);
     let mut options = options(1, 2, 3);
-    options.guarantees = vec![Guarantee { hard: 0, max: 100 }; 2];
+    options.sites = vec![terms(0); 2];
     bench.core = Core::new(options);
     bench.told(&[(2, Reason::Load)], &[(1, 0), (0, 1)]);
     bench.look(0);

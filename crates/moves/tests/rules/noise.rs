@@ -7,10 +7,14 @@ use moves::protocol::{
     SiteWords, Task, prepare,
 };
 use moves::{Core, Input, Mode, Options, Timing, Work};
-use pool_model::{EdgeId, Guarantee, NodeView, PoolView, SiteView};
+use pool_model::{EdgeId, Guarantee, NodeTraits, NodeView, PoolView, SiteTerms, SiteView};
 use proptest::collection::vec;
 use proptest::prelude::{Just, Strategy, any, prop_assert, prop_assert_eq, prop_oneof, proptest};
 use shared_state::words::{Assign, Depart, Departure, Epoch, Floor};
+
+fn terms() -> SiteTerms {
+    SiteTerms::default().with_guarantee(Guarantee { hard: 1, soft: 1, max: 9 })
+}
 
 const SITES: u16 = 3;
 const NODES: u16 = 5;
@@ -102,7 +106,8 @@ fn tasks(seen: &Seen) -> Vec<Task> {
 fn view(seen: &Seen) -> PoolView {
     let site_view = |number: u16| SiteView {
         id: site(number),
-        guarantee: Guarantee { hard: 1, max: 9 },
+        terms: terms(),
+        service_us: 0,
         queued: u32::from(number) * 5,
         in_flight: 0,
         capacity: 0,
@@ -111,7 +116,8 @@ fn view(seen: &Seen) -> PoolView {
     let node_view = |number: u16| {
         let at = seen.assign(node(number))?.site;
         let id = node(number);
-        Some(NodeView { id, site: at, in_flight: 0, max_in_flight: 8, movable: true })
+        let traits = NodeTraits::default();
+        Some(NodeView { id, site: at, in_flight: 0, max_in_flight: 8, movable: true, traits })
     };
     let sites = (1..=SITES).map(site_view).collect();
     let mut view = PoolView { sites, nodes: (0..NODES).filter_map(node_view).collect() };
@@ -175,7 +181,7 @@ proptest! {
         let mut core = Core::new(Options {
             edge: EdgeId::MIN,
             timing: Timing::default(),
-            guarantees: vec![Guarantee { hard: 1, max: 9 }; usize::from(SITES)],
+            sites: vec![terms(); usize::from(SITES)],
             nodes: NODES,
             settings_version: 1,
             mode: Mode::Move,

@@ -46,11 +46,11 @@ fn summary(file: &str, settings: &Settings) -> String {
     );
     let width = settings.sites.iter().map(|site| site.name.len()).max().unwrap_or(0);
     for site in &settings.sites {
-        let max = match site.guarantee.max {
+        let max = match site.terms.guarantee.max {
             u16::MAX => "any number".to_owned(),
             max => format!("at most {max}"),
         };
-        let hard = site.guarantee.hard;
+        let hard = site.terms.guarantee.hard;
         let _ = writeln!(
             text,
             "  {:width$}  starts with {}, never below {hard}, {max}",

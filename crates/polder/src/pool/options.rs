@@ -205,7 +205,7 @@ pub(super) fn looper(
         core: moves::Options {
             edge,
             timing,
-            guarantees: settings.sites.iter().map(|site| site.guarantee).collect(),
+            sites: settings.sites.iter().map(|site| site.terms).collect(),
             nodes: u16::try_from(settings.nodes.len()).unwrap_or(u16::MAX),
             settings_version: version,
             mode: match pool.mode {
@@ -221,6 +221,7 @@ pub(super) fn looper(
         node_dead: ms(pool.node_dead_ms),
         remote_deadline: settings.remote.deadline(),
         home: Place::Here(home_socket(folder)),
+        traits: settings.nodes.iter().map(|node| node.traits).collect(),
         nodes: settings
             .nodes
             .iter()

@@ -113,7 +113,7 @@ impl Reporter {
         for (index, site) in self.settings.sites.iter().enumerate() {
             let seen = pool.sites.get(index);
             let own = counters.sites.get(index);
-            let guarantee = site.guarantee;
+            let guarantee = site.terms.guarantee;
             let count = own.map_or(0, answered);
             let refused = own.map_or(0, |own| {
                 own.refused(Reason::QueueFull) + own.refused(Reason::QueueTimeout)
@@ -215,7 +215,7 @@ impl Reporter {
             });
         }
         for site in &pool.sites {
-            let (nodes, hard) = (site.nodes.into(), site.guarantee.hard.into());
+            let (nodes, hard) = (site.nodes.into(), site.terms.guarantee.hard.into());
             if nodes < hard {
                 let site = self.site_name(site.id);
                 warnings.push(Warning::BelowHard { site, nodes, hard });

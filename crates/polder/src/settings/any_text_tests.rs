@@ -107,7 +107,8 @@ proptest! {
             .map(|number| Site {
                 name: format!("s{number}"),
                 hosts: vec![format!("s{number}.x"), format!("*.s{number}.x")],
-                guarantee: pool_model::Guarantee::new(hard, u16::MAX).unwrap(),
+                terms: pool_model::SiteTerms::default()
+                    .with_guarantee(pool_model::Guarantee::hard(hard)),
                 nodes: hard,
                 check: Check::Path(path.clone()),
                 slow_start_ms: u32::from(extra),

@@ -248,7 +248,7 @@ fn oddities(settings: &Settings, marks: &Marks, findings: &Findings) {
         settings.sites.iter().map(|site| usize::from(count(site))).sum()
     };
     let start_sum = sum(|site| site.nodes);
-    let hard_sum = sum(|site| site.guarantee.hard);
+    let hard_sum = sum(|site| site.terms.guarantee.hard);
     let is_rigid = settings.pool.policy == PolicyName::Rigid;
     if is_rigid && start_sum < nodes {
         let free = nodes - start_sum;

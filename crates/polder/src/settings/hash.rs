@@ -78,7 +78,10 @@ impl Settings {
             .number(pool.slot_lease_ms)
             .number(self.sites.len() as u64);
         for site in &self.sites {
-            hash = hash.text(&site.name).number(site.guarantee.hard).number(site.guarantee.max);
+            hash = hash
+                .text(&site.name)
+                .number(site.terms.guarantee.hard)
+                .number(site.terms.guarantee.max);
         }
         hash = hash.number(self.nodes.len() as u64);
         for node in &self.nodes {

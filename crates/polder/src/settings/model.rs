@@ -2,7 +2,7 @@
 
 use edge::{LogFormat, LogTarget, Network, ProxyVersion, Upstream};
 use policy::choose::Balance;
-use pool_model::{Guarantee, NodeId, SiteId};
+use pool_model::{NodeId, NodeTraits, SiteId, SiteTerms};
 use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4};
 use std::path::PathBuf;
 
@@ -248,8 +248,8 @@ pub struct Site {
     pub name: String,
     /// Its host names, lower case; `*.` in front stands for all names below.
     pub hosts: Vec<String>,
-    /// How many nodes it is promised and how many it may have.
-    pub guarantee: Guarantee,
+    /// What the policy knows of it.
+    pub terms: SiteTerms,
     /// How many nodes it starts with.
     pub nodes: u16,
     /// Which server takes the next request.
@@ -360,6 +360,8 @@ pub struct Node {
     pub name: String,
     /// Requests that it takes at once.
     pub max_in_flight: u32,
+    /// What the policy knows of it.
+    pub traits: NodeTraits,
     /// Where its agent serves its record to edges on other machines, if it does.
     pub address: Option<SocketAddr>,
     /// Where its servers come from.

@@ -11,7 +11,7 @@ use super::schema::{ACCESS_LOG, CHECK, EDGES, HEALTH, HTTP, NODES, POOL, REMOTE,
 use super::{command, names, tls, traffic};
 use edge::{LogFormat, LogTarget, ProxyVersion, Upstream};
 use policy::choose::Balance;
-use pool_model::Guarantee;
+use pool_model::{Guarantee, NodeTraits, SiteTerms};
 use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4};
 use std::path::PathBuf;
 use toml::Spanned;
@@ -287,7 +287,8 @@ fn site(table: &Table<'_>, marks: &mut Marks, findings: &Findings) -> Site {
         name: name.value,
         hosts,
         // An impossible pair is reported with the checks across keys.
-        guarantee: Guarantee::new(hard.value, max_value).unwrap_or_default(),
+        terms: SiteTerms::default()
+            .with_guarantee(Guarantee::new(hard.value, hard.value, max_value).unwrap_or_default()),
         nodes: nodes.as_ref().map_or(hard.value, |nodes| nodes.value),
         balance: table
             .choice("balance", &[Balance::LeastInFlight, Balance::RoundRobin, Balance::TwoChoices]),
@@ -363,6 +364,7 @@ fn node(table: &Table<'_>, marks: &mut Marks, findings: &Findings) -> Node {
     let node = Node {
         name: name.value,
         max_in_flight: table.integer("max_in_flight").value,
+        traits: NodeTraits::default(),
         address,
         servers: Servers::Agent { host: host.unwrap_or(Ipv4Addr::LOCALHOST) },
     };

@@ -66,9 +66,9 @@ fn a_file_becomes_typed_settings_with_defaults() {
     assert_eq!(settings.pool.metrics.unwrap().to_string(), "127.0.0.1:0");
     assert_eq!(settings.edges[0].listen[0].to_string(), "127.0.0.1:8080");
     let (id, shop) = settings.site("shop").unwrap();
-    assert_eq!((id.get(), shop.guarantee.hard, shop.guarantee.max), (1, 1, 4));
+    assert_eq!((id.get(), shop.terms.guarantee.hard, shop.terms.guarantee.max), (1, 1, 4));
     assert_eq!(settings.sites[1].check, Check::Path("/healthz".into()));
-    assert_eq!(settings.sites[1].guarantee.max, u16::MAX);
+    assert_eq!(settings.sites[1].terms.guarantee.max, u16::MAX);
     let names: Vec<&str> = settings.nodes.iter().map(|node| node.name.as_str()).collect();
     assert_eq!(names, ["n1", "n2", "n3", "n4"]);
     let site = |number| Some(SiteId::new(number).unwrap());
@@ -287,7 +287,7 @@ fn the_command_line_wins_over_the_file() {
     let arguments =
         ["pool.hold_ms=7", "sites.blog.max=2", "edges.0.threads=3", "http.headers_max=9"];
     let settings = set(&arguments).unwrap().settings;
-    assert_eq!((settings.pool.hold_ms, settings.sites[1].guarantee.max), (7, 2));
+    assert_eq!((settings.pool.hold_ms, settings.sites[1].terms.guarantee.max), (7, 2));
     assert_eq!((settings.edges[0].threads, settings.http.headers_max), (Some(3), 9));
     assert_eq!(set(&["pool.mode=observe"]).unwrap().settings.pool.mode, Mode::Observe);
     let text = set(&["pool.hold_ms=many"]).unwrap_err().to_string();

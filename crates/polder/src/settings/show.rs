@@ -179,7 +179,7 @@ fn site_table(site: &Site) -> Table {
         Check::Tcp => table! { "tcp": Value::from(true), },
         Check::Path(path) => table! { "path": Value::from(path.as_str()), },
     };
-    let guarantee = site.guarantee;
+    let guarantee = site.terms.guarantee;
     let max = (guarantee.max != u16::MAX).then(|| Value::from(u32::from(guarantee.max)));
     let command = (!site.command.is_empty()).then(|| Value::from(site.command.clone()));
     table! {
