@@ -3,7 +3,7 @@
 use crate::protocol::{Join, Outcome, Prepared, Refusal, Seen, Task, prepare};
 use crate::record::{Ending, MoveRecord};
 use policy::Candidate;
-use pool_model::{EdgeId, NodeId, Reason, SiteId};
+use pool_model::{EdgeId, NodeId, Priority, Reason, SiteId};
 use std::cmp::Ordering;
 
 /// Installs tried under one claim. Three lost races in one look mean that the look is stale.
@@ -14,17 +14,20 @@ pub(crate) const TRIES_MAX: u8 = 3;
 pub(crate) struct Ripe {
     pub(crate) reason: Reason,
     pub(crate) taker: SiteId,
+    pub(crate) priority: Priority,
     pub(crate) nodes: u16,
-    pub(crate) hard: u16,
+    pub(crate) soft: u16,
     pub(crate) load: f64,
 }
 
 impl Ripe {
-    /// The order of equal claims: by reason, by how little of its share the site has, by id.
+    /// The order of equal claims: by reason, the higher priority first, by how little of its soft
+    /// guarantee the site has, by id.
     pub(crate) fn order(&self, other: &Self) -> Ordering {
-        let share = |of: &Self, by: &Self| u32::from(of.nodes) * u32::from(by.hard.max(1));
+        let share = |of: &Self, by: &Self| u32::from(of.nodes) * u32::from(by.soft.max(1));
         self.reason
             .cmp(&other.reason)
+            .then(other.priority.cmp(&self.priority))
             .then(share(self, other).cmp(&share(other, self)))
             .then(self.taker.cmp(&other.taker))
     }

@@ -7,7 +7,8 @@ use moves::{
 };
 use policy::{Candidate, Policy, Reconf};
 use pool_model::{
-    EdgeId, Guarantee, NodeId, NodeTraits, NodeView, PoolView, Reason, SiteId, SiteTerms, SiteView,
+    EdgeId, Guarantee, NodeId, NodeTraits, NodeView, PoolView, Priority, Reason, SiteId, SiteTerms,
+    SiteView,
 };
 use shared_state::words::{Arrive, Assign, Depart, Epoch, Floor};
 use std::collections::HashMap;
@@ -51,6 +52,7 @@ struct Bench {
     policy: Box<dyn Policy>,
     is_unready: Box<dyn Fn(NodeId, SiteId) -> bool>,
     queued: HashMap<SiteId, u32>,
+    priorities: HashMap<SiteId, Priority>,
     hard: Vec<u16>,
     op_ns: u64,
     now_ns: u64,
@@ -80,6 +82,7 @@ impl Bench {
             policy: Box::new(Reconf::default()),
             is_unready: Box::new(|_, _| false),
             queued: HashMap::new(),
+            priorities: HashMap::new(),
             hard: hard.to_vec(),
             op_ns: 50,
             now_ns: 0,
@@ -100,7 +103,10 @@ impl Bench {
     fn view(&self, seen: &moves::protocol::Seen) -> PoolView {
         let site_view = |number: u16| SiteView {
             id: site(number),
-            terms: terms(self.hard[usize::from(number) - 1]),
+            terms: SiteTerms {
+                priority: self.priorities.get(&site(number)).copied().unwrap_or_default(),
+                ..terms(self.hard[usize::from(number) - 1])
+            },
             service_us: 0,
             queued: self.queued.get(&site(number)).copied().unwrap_or(0),
             in_flight: 0,
@@ -219,9 +225,9 @@ fn an_empty_pool_is_opened_and_filled_from_its_settings() {
 }
 
 #[test]
-fn needs_are_met_in_the_order_of_reason_share_and_id() {
-    let mut bench = Bench::new(&[1, 1, 2, 1], &[1, 1, 1, 2, 2, 3, 3, 4]);
-    let first = |bench: &mut Bench, needs: &[(u16, Reason)]| {
+fn needs_are_met_in_the_order_of_reason_priority_share_and_id() {
+    let fresh = || Bench::new(&[1, 1, 2, 1], &[1, 1, 1, 2, 2, 3, 3, 4]);
+    let first = |mut bench: Bench, needs: &[(u16, Reason)]| {
         bench.told(needs, &[(0, 1), (1, 1)]);
         for now_ms in 0..3 {
             bench.look(now_ms * MS);
@@ -229,13 +235,18 @@ fn needs_are_met_in_the_order_of_reason_share_and_id() {
         bench.core.records().since(0).last().and_then(|record| record.to)
     };
     let needs = [(2, Reason::Load), (3, Reason::Load), (4, Reason::TakeBack)];
-    let mut fresh =
-        || std::mem::replace(&mut bench, Bench::new(&[1, 1, 2, 1], &[1, 1, 1, 2, 2, 3, 3, 4]));
-    assert_eq!(first(&mut fresh(), &needs), Some(site(4)));
+    assert_eq!(first(fresh(), &needs), Some(site(4)));
     // Site 3 has its share once (2 of 2), site 2 twice (2 of 1).
-    assert_eq!(first(&mut fresh(), &needs[..2]), Some(site(3)));
+    assert_eq!(first(fresh(), &needs[..2]), Some(site(3)));
     let equal = [(4, Reason::Load), (3, Reason::Load)];
-    assert_eq!(first(&mut fresh(), &equal), Some(site(3)));
+    assert_eq!(first(fresh(), &equal), Some(site(3)));
+    // The priority goes before the share, the reason before the priority.
+    let mut important = fresh();
+    important.priorities.insert(site(2), Priority(1));
+    assert_eq!(first(important, &needs[..2]), Some(site(2)));
+    let mut important = fresh();
+    important.priorities.insert(site(2), Priority(1));
+    assert_eq!(first(important, &needs), Some(site(4)));
 }
 
 #[test]
