@@ -8,7 +8,9 @@
 //! needs      for each site: ask the policy, ask the event rules whether the need is ripe
 //! order      floor, admin, take-back, load; then the higher priority; then who has least of its
 //!            soft guarantee; then id
-//! move       at most one: step 0 on a candidate, Claim, own clock checked, Attempt, Close;
+//! move       at most one, for the first need that has a stage (a move to another site that prepares
+//!            the one wanted) or a candidate: step 0 on a candidate, Claim, own clock checked,
+//!            Attempt, Close;
 //!            a lost install tries the next donor under the same claim, at most three times
 //! ```
 //!
@@ -22,7 +24,7 @@ use crate::plan::{Asked, Plan, Ripe, TRIES_MAX, Try, ending_of, rotate_donors};
 use crate::protocol::{Claim, Outcome, Refusal, Seen, Task};
 use crate::record::{Counters, Ending, MoveRecord, Records};
 use crate::round::{Round, Running};
-use policy::{Candidate, Policy};
+use policy::{Candidate, Policy, Stage};
 use pool_model::{EdgeId, Guarantee, NodeId, PoolView, Reason, SiteId, SiteTerms};
 use repair::helped_record;
 use std::collections::VecDeque;
@@ -236,7 +238,19 @@ impl Core {
             let donor = |node| input.seen.assign(node).and_then(|assign| assign.site);
             return same.map(|c| Candidate { donor: donor(c.node), ..c }).into_iter().collect();
         };
-        self.candidates(input, taker, plan.reason)
+        let Some(needs) = plan.stage_of else {
+            return self.candidates(input, taker, plan.reason);
+        };
+        let stage = self.stage(input, needs, plan.reason).filter(|stage| stage.to == taker);
+        stage.map(|stage| stage.candidate).into_iter().collect()
+    }
+
+    /// The policy's first step of two, where nobody who has a part in it is paused or unready.
+    fn stage(&self, input: &Input<'_>, needs: SiteId, reason: Reason) -> Option<Stage> {
+        let stage = input.policy.stage(input.view, needs, reason)?;
+        let Stage { to, candidate: Candidate { node, donor } } = stage;
+        let paused = self.is_paused(to) || donor.is_some_and(|donor| self.is_paused(donor));
+        (!paused && !(input.is_unready)(node, to)).then_some(stage)
     }
 
     /// The policy's candidates, less those of paused donors, in this edge's own order.
@@ -415,6 +429,10 @@ impl Core {
             }
             let Some(need) = need else { return false };
             self.round.need_at += 1;
+            if let Some(stage) = self.stage(input, need.taker, need.reason) {
+                self.round.plan = Some(Plan::staged(&need, stage, input.now_ns));
+                return true;
+            }
             let candidates = self.candidates(input, need.taker, need.reason);
             if candidates.is_empty() {
                 continue;

@@ -2,7 +2,7 @@
 
 use crate::protocol::{Join, Outcome, Prepared, Refusal, Seen, Task, prepare};
 use crate::record::{Ending, MoveRecord};
-use policy::Candidate;
+use policy::{Candidate, Stage};
 use pool_model::{EdgeId, NodeId, Priority, Reason, SiteId};
 use std::cmp::Ordering;
 
@@ -52,6 +52,8 @@ pub(crate) struct Plan {
     pub(crate) reason: Reason,
     /// None to set the node free.
     pub(crate) taker: Option<SiteId>,
+    /// The site whose need this move prepares, where it is not the taker's own.
+    pub(crate) stage_of: Option<SiteId>,
     pub(crate) load: f64,
     pub(crate) request: Option<u64>,
     /// When the look that found it was taken in.
@@ -69,6 +71,7 @@ impl Plan {
         Self {
             reason: ripe.reason,
             taker: Some(ripe.taker),
+            stage_of: None,
             load: ripe.load,
             request: None,
             started_ns,
@@ -78,6 +81,12 @@ impl Plan {
             candidates,
             at: 0,
         }
+    }
+
+    /// The same for a move that prepares the one which is wanted.
+    pub(crate) fn staged(ripe: &Ripe, stage: Stage, started_ns: u64) -> Self {
+        let own = Self::new(ripe, vec![stage.candidate], started_ns);
+        Self { taker: Some(stage.to), stage_of: Some(ripe.taker), ..own }
     }
 
     /// A plan for one node that a person asked to move.
@@ -90,6 +99,7 @@ impl Plan {
         Self {
             reason: Reason::Admin,
             taker,
+            stage_of: None,
             load: 0.0,
             request: Some(id),
             started_ns,

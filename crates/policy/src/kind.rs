@@ -1,6 +1,6 @@
 //! The policies by their names.
 
-use crate::{Policy, Reconf, ReconfP, ReconfPq, Rigid, Thresholds};
+use crate::{Policy, Reconf, ReconfP, ReconfPq, Rigid, Slo, Staged, Thresholds};
 use std::fmt;
 
 /// Which policy shares a pool: what settings, simulations and figures choose from.
@@ -15,11 +15,16 @@ pub enum Kind {
     ReconfP,
     /// By priorities and guarantees.
     ReconfPq,
+    /// The same for unlike nodes, over several moves if need be.
+    Staged,
+    /// By objectives, within priorities and guarantees.
+    Slo,
 }
 
 impl Kind {
     /// All of them, the simplest first.
-    pub const ALL: [Self; 4] = [Self::Rigid, Self::Reconf, Self::ReconfP, Self::ReconfPq];
+    pub const ALL: [Self; 6] =
+        [Self::Rigid, Self::Reconf, Self::ReconfP, Self::ReconfPq, Self::Staged, Self::Slo];
 
     /// The name in settings and status; that of the policy itself.
     #[must_use]
@@ -29,6 +34,8 @@ impl Kind {
             Self::Reconf => "reconf",
             Self::ReconfP => "reconf_p",
             Self::ReconfPq => "reconf_pq",
+            Self::Staged => "staged",
+            Self::Slo => "slo",
         }
     }
 
@@ -46,6 +53,8 @@ impl Kind {
             Self::Reconf => Box::new(Reconf::new(thresholds)),
             Self::ReconfP => Box::new(ReconfP::new(thresholds)),
             Self::ReconfPq => Box::new(ReconfPq::new(thresholds)),
+            Self::Staged => Box::new(Staged::new(thresholds)),
+            Self::Slo => Box::new(Slo::new(thresholds)),
         }
     }
 }

@@ -11,6 +11,9 @@
 //!   priorities, however loaded they are.
 //! - [`ReconfPq`]: the second: that only up to its soft guarantee, which it also gets back from
 //!   equals; so nobody starves.
+//! - [`Staged`]: the same where nodes are unlike: the fittest goes where it is needed, over other
+//!   sites if need be.
+//! - [`Slo`]: sites state an objective in the place of node counts.
 //!
 //! No policy gives a site a node that can't serve it (`SiteTerms::fitness_pct` is zero).
 //!
@@ -24,14 +27,18 @@ mod reconf;
 mod reconf_p;
 mod reconf_pq;
 mod rigid;
+mod slo;
+mod staged;
 mod thresholds;
 
-pub use candidate::{CANDIDATES_MAX, Candidate, Policy};
+pub use candidate::{CANDIDATES_MAX, Candidate, Policy, Stage};
 pub use kind::Kind;
 pub use reconf::Reconf;
 pub use reconf_p::ReconfP;
 pub use reconf_pq::ReconfPq;
 pub use rigid::Rigid;
+pub use slo::{GIVE_SHARE, NEED_SHARE, Slo};
+pub use staged::{DONORS_MAX, STAGE_FACTOR_PCT, Staged};
 pub use thresholds::{Thresholds, ThresholdsError};
 
 #[cfg(test)]

@@ -15,9 +15,9 @@
 //! guarantee, a taker never exceeds its maximum, and a donor that would be highly loaded after
 //! the move gives nothing, so that two sites do not pass one node to and fro.
 
-use crate::best::{Class, Offer, Price, best};
+use crate::best::{Class, Offer, Price, Rules, best};
 use crate::{Candidate, Policy, Thresholds};
-use pool_model::{PoolView, Reason, SiteId};
+use pool_model::{NodeView, PoolView, Reason, SiteId, SiteView};
 
 /// The policy `reconf`.
 #[derive(Clone, Copy, Debug, Default)]
@@ -53,20 +53,33 @@ impl Policy for Reconf {
     }
 
     fn candidates(&self, view: &PoolView, taker: SiteId, reason: Reason) -> Vec<Candidate> {
-        best(view, taker, &self.thresholds, |donor| {
-            if donor.nodes <= donor.terms.guarantee.hard {
-                return Offer::NONE;
+        best(view, taker, &Share { thresholds: &self.thresholds, reason })
+    }
+}
+
+struct Share<'a> {
+    thresholds: &'a Thresholds,
+    reason: Reason,
+}
+
+impl Rules for Share<'_> {
+    fn offer(&self, donor: &SiteView) -> Offer {
+        if donor.nodes <= donor.terms.guarantee.hard {
+            return Offer::NONE;
+        }
+        match self.reason {
+            Reason::Load | Reason::TakeBack => {
+                Offer { light: self.thresholds.is_light(donor), any: None }
             }
-            match reason {
-                Reason::Load | Reason::TakeBack => {
-                    Offer { light: self.thresholds.is_light(donor), any: None }
-                }
-                // A guarantee goes before comfort: whoever has more than its own may give.
-                Reason::Floor | Reason::Admin => {
-                    Offer { light: false, any: Some(Price::alike(Class::Must)) }
-                }
+            // A guarantee goes before comfort: whoever has more than its own may give.
+            Reason::Floor | Reason::Admin => {
+                Offer { light: false, any: Some(Price::alike(Class::Must)) }
             }
-        })
+        }
+    }
+
+    fn spares(&self, donor: &SiteView, node: &NodeView) -> bool {
+        self.thresholds.stays_calm(donor, node.max_in_flight)
     }
 }
 

@@ -25,10 +25,10 @@
 //! one gives to higher priorities only. Seen from the highest priority downwards, what a level
 //! lacks only shrinks once the levels above it rest.
 
-use crate::best::{Class, Offer, Price, best};
+use crate::best::{Class, Offer, Price, Rules, best};
 use crate::reconf::plain_need;
 use crate::{Candidate, Policy, Thresholds};
-use pool_model::{PoolView, Reason, SiteId};
+use pool_model::{NodeView, PoolView, Priority, Reason, SiteId, SiteView};
 
 /// The policy `reconf_p`.
 #[derive(Clone, Copy, Debug, Default)]
@@ -57,19 +57,34 @@ impl Policy for ReconfP {
         let Some(priority) = view.site(taker).map(|taker| taker.terms.priority) else {
             return Vec::new();
         };
-        best(view, taker, &self.thresholds, |donor| {
-            if donor.nodes <= donor.terms.guarantee.hard {
-                return Offer::NONE;
-            }
-            let must = || Price::of(Class::Must, donor);
-            match reason {
-                Reason::Load | Reason::TakeBack => Offer {
-                    light: self.thresholds.is_light(donor),
-                    any: (donor.terms.priority < priority).then(must),
-                },
-                Reason::Floor | Reason::Admin => Offer { light: false, any: Some(must()) },
-            }
-        })
+        best(view, taker, &Prioritised { thresholds: &self.thresholds, priority, reason })
+    }
+}
+
+struct Prioritised<'a> {
+    thresholds: &'a Thresholds,
+    /// The taker's.
+    priority: Priority,
+    reason: Reason,
+}
+
+impl Rules for Prioritised<'_> {
+    fn offer(&self, donor: &SiteView) -> Offer {
+        if donor.nodes <= donor.terms.guarantee.hard {
+            return Offer::NONE;
+        }
+        let must = || Price::of(Class::Must, donor);
+        match self.reason {
+            Reason::Load | Reason::TakeBack => Offer {
+                light: self.thresholds.is_light(donor),
+                any: (donor.terms.priority < self.priority).then(must),
+            },
+            Reason::Floor | Reason::Admin => Offer { light: false, any: Some(must()) },
+        }
+    }
+
+    fn spares(&self, donor: &SiteView, node: &NodeView) -> bool {
+        self.thresholds.stays_calm(donor, node.max_in_flight)
     }
 }
 

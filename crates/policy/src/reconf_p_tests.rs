@@ -94,7 +94,7 @@ proptest! {
         }
         // At rest a hot site has left the lower priorities nothing that it could use.
         for taker in view.sites.iter().filter(|s| s.load() > 1.0) {
-            let useful = |node: &&pool_model::NodeView| {
+            let useful = |node: &&NodeView| {
                 node.movable && taker.terms.fitness_pct(node.traits) > 0
             };
             for donor in view.sites.iter().filter(|s| s.terms.priority < taker.terms.priority) {

@@ -33,9 +33,9 @@
 //!   for mere load it may take from light sites only. Two equal sites that are both overloaded
 //!   come to rest as soon as none is below soft while the other is above.
 
-use crate::best::{Class, Offer, Price, best};
+use crate::best::{Class, Offer, Price, Rules, best};
 use crate::{Candidate, Policy, Thresholds};
-use pool_model::{PoolView, Reason, SiteId, SiteView};
+use pool_model::{NodeView, PoolView, Reason, SiteId, SiteView};
 
 /// The policy `reconf_pq`.
 #[derive(Clone, Copy, Debug, Default)]
@@ -49,9 +49,18 @@ impl ReconfPq {
     pub const fn new(thresholds: Thresholds) -> Self {
         Self { thresholds }
     }
+}
 
-    /// What `donor` has to give to `taker`.
-    pub(crate) fn offer(&self, donor: &SiteView, taker: &SiteView, reason: Reason) -> Offer {
+/// The rules for one taker.
+pub(crate) struct Guaranteed<'a> {
+    pub(crate) thresholds: &'a Thresholds,
+    pub(crate) taker: &'a SiteView,
+    pub(crate) reason: Reason,
+}
+
+impl Rules for Guaranteed<'_> {
+    fn offer(&self, donor: &SiteView) -> Offer {
+        let Self { taker, reason, .. } = *self;
         let guarantee = donor.terms.guarantee;
         if donor.nodes <= guarantee.hard {
             return Offer::NONE;
@@ -72,6 +81,10 @@ impl ReconfPq {
             Reason::TakeBack | Reason::Load => self.thresholds.is_light(donor),
         };
         Offer { light, any: any.map(|class| Price::of(class, donor)) }
+    }
+
+    fn spares(&self, donor: &SiteView, node: &NodeView) -> bool {
+        self.thresholds.stays_calm(donor, node.max_in_flight)
     }
 }
 
@@ -99,7 +112,7 @@ impl Policy for ReconfPq {
 
     fn candidates(&self, view: &PoolView, taker: SiteId, reason: Reason) -> Vec<Candidate> {
         let Some(site) = view.site(taker) else { return Vec::new() };
-        best(view, taker, &self.thresholds, |donor| self.offer(donor, site, reason))
+        best(view, taker, &Guaranteed { thresholds: &self.thresholds, taker: site, reason })
     }
 }
 

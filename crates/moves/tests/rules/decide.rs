@@ -5,7 +5,7 @@ use moves::protocol::{Machine, Outcome, Refusal, Word};
 use moves::{
     Core, Ending, Input, Mode, Options, RECORDS_MAX, REQUEST_WAIT_NS, REQUESTS_MAX, Timing, Work,
 };
-use policy::{Candidate, Policy, Reconf};
+use policy::{Candidate, Policy, Reconf, Stage};
 use pool_model::{
     EdgeId, Guarantee, NodeId, NodeTraits, NodeView, PoolView, Priority, Reason, SiteId, SiteTerms,
     SiteView,
@@ -25,6 +25,8 @@ const MS: u64 = 1_000_000;
 struct Told {
     needs: HashMap<SiteId, Reason>,
     candidates: Vec<Candidate>,
+    /// Site 2 is given this node by site 3 before site 1 is given any.
+    stage: Option<NodeId>,
 }
 
 impl Policy for Told {
@@ -40,6 +42,12 @@ impl Policy for Told {
         let mut candidates = self.candidates.clone();
         candidates.retain(|candidate| candidate.donor != Some(taker));
         candidates
+    }
+
+    fn stage(&self, view: &PoolView, taker: SiteId, _: Reason) -> Option<Stage> {
+        let donor = Some(site(3));
+        let node = self.stage.filter(|&node| view.node(node).is_some_and(|n| n.site == donor))?;
+        (taker == site(1)).then_some(Stage { to: site(2), candidate: Candidate { node, donor } })
     }
 }
 
@@ -97,7 +105,7 @@ impl Bench {
             donor: (from > 0).then(|| site(from)),
         };
         let candidates = candidates.iter().map(candidate).collect();
-        self.policy = Box::new(Told { needs, candidates });
+        self.policy = Box::new(Told { needs, candidates, stage: None });
     }
 
     fn view(&self, seen: &moves::protocol::Seen) -> PoolView {
@@ -247,6 +255,80 @@ fn needs_are_met_in_the_order_of_reason_priority_share_and_id() {
     let mut important = fresh();
     important.priorities.insert(site(2), Priority(1));
     assert_eq!(first(important, &needs), Some(site(4)));
+}
+
+/// Site 1 wants node 1 of site 2, which can spare it once it has node 2 of site 3.
+fn staged_bench() -> Bench {
+    let mut bench = Bench::new(&[0, 1, 0], &[1, 2, 3]);
+    let needs = [(site(1), Reason::Load)].into();
+    let candidates = vec![Candidate { node: node(1), donor: Some(site(2)) }];
+    bench.policy = Box::new(Told { needs, candidates, stage: Some(node(2)) });
+    bench
+}
+
+fn moved(bench: &Bench) -> Vec<(NodeId, Option<SiteId>, Reason)> {
+    let records = bench.core.records().since(0);
+    let moved = records.filter(|r| matches!(r.ending, Ending::Moved | Ending::WouldMove));
+    moved.map(|record| (record.node, record.to, record.reason)).collect()
+}
+
+#[test]
+fn a_stage_goes_before_what_it_prepares() {
+    let mut bench = staged_bench();
+    bench.look(0);
+    assert_eq!(bench.look(2 * MS), ["claim", "attempt", "close"]);
+    assert_eq!(
+        Arrive::unpack(bench.memory.words[&Word::Arrive(site(2))]).counter,
+        1,
+        "claimed by who gets the node"
+    );
+    assert_eq!(bench.look(3 * MS), ["claim", "attempt", "close"]);
+    let (one, two) = (Some(site(1)), Some(site(2)));
+    assert_eq!(moved(&bench), [(node(2), two, Reason::Load), (node(1), one, Reason::Load)]);
+}
+
+#[test]
+fn a_stage_waits_with_all_who_are_paused() {
+    for paused in 1..=3 {
+        let mut bench = staged_bench();
+        bench.core.set_paused(Some(site(paused)), true);
+        bench.look(0);
+        bench.look(2 * MS);
+        assert!(bench.memory.assign(2).site == Some(site(3)), "{paused}");
+    }
+}
+
+#[test]
+fn a_stage_is_not_made_with_a_node_that_would_not_serve() {
+    let mut bench = staged_bench();
+    bench.is_unready = Box::new(|at, of| at == node(2) && of == site(2));
+    bench.look(0);
+    bench.look(2 * MS);
+    assert_eq!(bench.memory.assign(2).site, Some(site(3)));
+}
+
+#[test]
+fn a_lost_stage_is_planned_anew_or_given_up() {
+    let mut bench = staged_bench();
+    bench.look(0);
+    // Between claim and install the donor's descriptor changes, but the node is still there.
+    bench.before = Some((1, |memory| {
+        let word = memory.depart(3);
+        let bound = Depart { sequence: word.sequence + 1, ..word };
+        memory.words.insert(Word::Depart(site(3)), bound.pack());
+    }));
+    assert_eq!(bench.look(2 * MS), ["claim", "attempt", "look", "attempt", "close"]);
+    assert_eq!(bench.memory.assign(2).site, Some(site(2)));
+}
+
+#[test]
+fn an_observer_logs_a_stage_once_in_a_hold() {
+    let mut bench = staged_bench();
+    bench.core.set_mode(Mode::Observe);
+    for look in 0..4 {
+        assert!(bench.look(look * MS).is_empty());
+    }
+    assert_eq!(moved(&bench), [(node(2), Some(site(2)), Reason::Load)]);
 }
 
 #[test]
