@@ -27,13 +27,13 @@
 //! The smaller want goes first, which saves as many sites as can be, and keeps a flood at one site
 //! from its neighbours. `wants` orders all sites, so a node does not go to and fro by it.
 //!
-//! What was found (`bench -- simulate` and `bench -- qos` measure it anew): two services of one hour
-//! of the Azure traces in one minute, 8 nodes of 200 requests/s each, objective 50 ms, requests
-//! slower than that of 28,185. The best of all static splits has 781 (5 to 3), one queue for all
-//! nodes 383, seven nodes for the bursty service 294 of its own alone. Looks and holds of 5 ms:
-//! `reconf` 485, this 385; without rule 3 it has 450. Shares of a half for NEED and GIVE did best
-//! of 15 pairs with looks of 1, 2 and 5 ms; asking earlier (a tenth to a third) moves two to six
-//! times as often and serves no better, because each burst outgrows the pool for a moment, and
+//! What was found (`bench -- simulate` and `bench -- qos` measure it anew): two services of one
+//! hour of the Azure traces in one minute, 8 nodes of 200 requests/s each, objective 50 ms,
+//! requests slower than that of 28,185. The best of all static splits has 781 (5 to 3), one queue
+//! for all nodes 383, seven nodes for the bursty service 294 of its own alone. Looks and holds of
+//! 5 ms: `reconf` 485, this 385; without rule 3 it has 450. Shares of a half for NEED and GIVE did
+//! best of 15 pairs with looks of 1, 2 and 5 ms; asking earlier (a tenth to a third) moves two to
+//! six times as often and serves no better, because each burst outgrows the pool for a moment, and
 //! what counts then is to give back in time. Holds of 2 to 10 ms differ by 5 %.
 
 use crate::best::{Class, Offer, Price, Rules, best};
