@@ -23,8 +23,8 @@
 //! ```
 //!
 //! Rows 18 and 22 are alike: with four nodes, a soft guarantee of three is all that the hard one of
-//! the other site leaves. Rows 18 to 22 are searched with solo progress: one live edge alone, at constant loads, comes to
-//! rest, and then no loaded site lacks what it could take under the rules.
+//! the other site leaves. Rows 18 to 22 are searched with solo progress: one live edge alone, at
+//! constant loads, comes to rest, and then no loaded site lacks what it could take under the rules.
 
 mod rows;
 mod spec;
