@@ -10,6 +10,7 @@
 //! cargo run --release -p bench -- memory       # reads of the record of a busy node
 //! cargo run --release -p bench -- edges        # the tail behind several edges
 //! cargo run --release -p bench -- idle         # memory of an idle connection
+//! cargo run --release -p bench -- qos          # priorities, guarantees, objectives
 //! ```
 //!
 //! Each command: settings -> rigs ([`polder::rig`]) -> load -> measures -> table, JSON, SVG. The
@@ -28,6 +29,7 @@ mod memory;
 mod output;
 mod progress;
 mod proxy;
+mod qos;
 mod reloads;
 mod sensitivity;
 mod smoke;
@@ -35,7 +37,7 @@ mod tools;
 mod waits;
 
 use clap::Parser;
-use cli::{Apps, Cli, Command, FigureArguments, PartOf};
+use cli::{Apps, Cli, Command, FigureArguments, PartOf, QosApps};
 use output::Output;
 use std::ffi::OsString;
 use std::process::ExitCode;
@@ -93,6 +95,13 @@ fn run(command: &Command) -> anyhow::Result<()> {
         Command::Memory(arguments) => memory::run(&output("memory", arguments)?, &cancel),
         Command::Edges(arguments) => edges::run(&output("edges", arguments)?, &cancel),
         Command::Idle(arguments) => idle::run(&output("idle", arguments)?, &cancel),
+        Command::Qos(arguments) => {
+            let figure = match arguments.apps {
+                QosApps::Stub => "qos",
+                QosApps::Shop => "qos-shop",
+            };
+            qos::run(&output(figure, &arguments.figure)?, arguments.apps, &cancel)
+        }
         Command::All(arguments) => {
             burst::run(&output("burst", arguments)?, Apps::Stub, &cancel)?;
             sensitivity::run(&output("sensitivity", arguments)?, &cancel)?;
@@ -101,7 +110,8 @@ fn run(command: &Command) -> anyhow::Result<()> {
             proxy::run(&output("proxy", arguments)?, &cancel)?;
             memory::run(&output("memory", arguments)?, &cancel)?;
             edges::run(&output("edges", arguments)?, &cancel)?;
-            idle::run(&output("idle", arguments)?, &cancel)
+            idle::run(&output("idle", arguments)?, &cancel)?;
+            qos::run(&output("qos", arguments)?, QosApps::Stub, &cancel)
         }
         Command::Smoke(arguments) => smoke::run(*arguments, &cancel),
         Command::Part(arguments) => {
@@ -110,6 +120,7 @@ fn run(command: &Command) -> anyhow::Result<()> {
                 PartOf::Memory => memory::least(&cancel)?,
                 PartOf::Edges => edges::least(&cancel)?,
                 PartOf::Idle => idle::least(&cancel)?,
+                PartOf::Qos => qos::least(&cancel)?,
             };
             println!("{summary}");
             Ok(())
