@@ -16,7 +16,7 @@ use std::time::Duration;
 /// The site that is loaded throughout has the pool to itself for so long: many times what its
 /// nodes take to come.
 const LEAD: Duration = Duration::from_millis(300);
-/// Requests in flight of a loaded site: four times what all nodes take at once. Nodes in step
+/// Requests in flight of a loaded site: twice what all nodes take at once. Nodes in step
 /// answer dozens of requests at a time, and a site that waits for its clients' next ones must not
 /// look as if nobody wanted it.
 pub(crate) const IN_FLIGHT: usize = 256;

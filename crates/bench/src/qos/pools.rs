@@ -8,6 +8,9 @@ use std::time::Duration;
 /// 12,800, for which edge, stubs and load take less than one core together.
 pub(crate) const WORKERS: u32 = 4;
 const SERVICE_TIME: Duration = Duration::from_micros(2_500);
+/// Rounds of requests that a node of the cases takes at once: 10 ms of work, so that one that has
+/// a site for itself is busy whatever its edge and clients are kept from for a moment.
+const ROUNDS: u32 = 4;
 /// Nodes of all pools but `rigid-large`.
 pub(crate) const NODES: u16 = 8;
 /// Of `rigid-large`: as many for each site as the other pools could ever give one of two.
@@ -90,7 +93,7 @@ pub(crate) fn prioritised(policy: PolicyName, body_bytes: usize) -> RigOptions {
         if policy == PolicyName::ReconfPq { site.with_guarantee(HARD, SOFT) } else { site }
     };
     let mut options = RigOptions::new(policy.name(), vec![site(HIGH), site(LOW)]);
-    options.node = node(body_bytes);
+    options.node = RigNode { max_in_flight: ROUNDS * WORKERS, ..node(body_bytes) };
     options.policy = policy;
     options
 }
@@ -118,9 +121,11 @@ mod tests {
     }
 
     #[test]
-    fn a_node_has_a_round_capacity_and_a_queue_of_one_more_round() {
+    fn nodes_have_one_capacity_and_more_to_do_in_the_cases() {
         let node = node(1_024);
         assert!((node.capacity_per_second() - 1_600.0).abs() < 1e-6);
-        assert_eq!(node.max_in_flight, 8);
+        let in_case = prioritised(PolicyName::Reconf, 1_024).node;
+        assert_eq!((node.max_in_flight, in_case.max_in_flight), (8, 16));
+        assert_eq!(RigNode { max_in_flight: 8, ..in_case }, node);
     }
 }

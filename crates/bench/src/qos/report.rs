@@ -4,7 +4,7 @@ use super::azure::{Azure, violation_ratio};
 use super::cases::{Case, CaseRun, Documents, IN_FLIGHT};
 use super::equal::{Cell, ratio};
 use super::plan::{FILE_BYTES, LONG};
-use super::pools::{HARD, HIGH, LOW, NODES, POLICIES, SOFT, Scheme, minimum, node};
+use super::pools::{HARD, HIGH, LOW, NODES, POLICIES, SOFT, Scheme, minimum, node, prioritised};
 use super::run::Results;
 use super::traces::{Replayed, SLOW_MS};
 use super::zipf;
@@ -36,12 +36,14 @@ pub(super) fn text(results: &Results) -> String {
     let node = node(FILE_BYTES);
     let minima = POLICIES.map(|policy| format!("{} {}", policy.name(), minimum(policy)));
     text.line(format!(
-        "All pools: look {look} ms, hold {hold} ms, one edge of one thread; requests in flight: 64 \
-         of a burst to equal sites,\n{IN_FLIGHT} of each loaded site else.\nNodes: {} workers, {:.1} ms, max_in_flight {}: {:.0} requests/s; \
-         measured {}.\nNodes that a site is left at least: {}. Guarantees: hard {HARD}, soft {SOFT}.",
+        "All pools: look {look} ms, hold {hold} ms, one edge of one thread; requests in flight: \
+         64 of a burst to equal\nsites, {IN_FLIGHT} of each loaded site else.\n\
+         Nodes: {} workers, {:.1} ms, max_in_flight {} and {} else: {:.0} requests/s; measured {}.\n\
+         Nodes that a site is left at least: {}. Guarantees: hard {HARD}, soft {SOFT}.",
         node.workers,
         node.service_time.as_secs_f64() * 1e3,
         node.max_in_flight,
+        prioritised(PolicyName::Reconf, FILE_BYTES).node.max_in_flight,
         node.capacity_per_second(),
         shown(results.capacities.last().map(|one| one.measured_per_second), 0),
         minima.join(", "),

@@ -28,8 +28,7 @@ const EXPECTED_PER_S: f64 = 40.0;
 const REQUESTS: u64 = 2_048;
 const CUT: Duration = Duration::from_secs(12);
 const CUT_QUICK: Duration = Duration::from_secs(3);
-/// Requests in flight of a loaded site: four times what all nodes take at once, as in the cases
-/// with stand-ins.
+/// Requests in flight of a loaded site: four times what all nodes take at once.
 const IN_FLIGHT: usize = 128;
 /// Servers of a shop take longer than the product's default hold to settle.
 const LOOK_AND_HOLD_MS: (u32, u32) = (10, 50);
