@@ -44,6 +44,9 @@ pub(crate) enum Command {
     /// Priorities and guarantees: equal sites, sites of different priority, traces of real sites
     /// (figures 6 to 11 of the paper); about 14 minutes
     Qos(QosArguments),
+    /// The largest pool in the simulator, what a decision costs, 10,000 seeds of faults; about
+    /// 10 minutes
+    Simulate(FigureArguments),
     /// All of them, one after the other
     All(FigureArguments),
     /// Whether a pool starts, serves, moves and stops here: what the tests ask
@@ -70,6 +73,7 @@ pub(crate) enum PartOf {
     Edges,
     Idle,
     Qos,
+    Simulate,
 }
 
 /// Arguments of `burst`.
@@ -163,6 +167,7 @@ mod tests {
             "edges",
             "idle",
             "qos",
+            "simulate",
             "all",
         ];
         for figure in figures {

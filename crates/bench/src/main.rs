@@ -11,6 +11,7 @@
 //! cargo run --release -p bench -- edges        # the tail behind several edges
 //! cargo run --release -p bench -- idle         # memory of an idle connection
 //! cargo run --release -p bench -- qos          # priorities, guarantees, objectives
+//! cargo run --release -p bench -- simulate     # the simulator: speed, decisions, seeds of faults
 //! ```
 //!
 //! Each command: settings -> rigs ([`polder::rig`]) -> load -> measures -> table, JSON, SVG. The
@@ -32,6 +33,7 @@ mod proxy;
 mod qos;
 mod reloads;
 mod sensitivity;
+mod simulate;
 mod smoke;
 mod tools;
 mod waits;
@@ -102,6 +104,7 @@ fn run(command: &Command) -> anyhow::Result<()> {
             };
             qos::run(&output(figure, &arguments.figure)?, arguments.apps, &cancel)
         }
+        Command::Simulate(arguments) => simulate::run(&output("simulate", arguments)?, &cancel),
         Command::All(arguments) => {
             burst::run(&output("burst", arguments)?, Apps::Stub, &cancel)?;
             sensitivity::run(&output("sensitivity", arguments)?, &cancel)?;
@@ -111,7 +114,8 @@ fn run(command: &Command) -> anyhow::Result<()> {
             memory::run(&output("memory", arguments)?, &cancel)?;
             edges::run(&output("edges", arguments)?, &cancel)?;
             idle::run(&output("idle", arguments)?, &cancel)?;
-            qos::run(&output("qos", arguments)?, QosApps::Stub, &cancel)
+            qos::run(&output("qos", arguments)?, QosApps::Stub, &cancel)?;
+            simulate::run(&output("simulate", arguments)?, &cancel)
         }
         Command::Smoke(arguments) => smoke::run(*arguments, &cancel),
         Command::Part(arguments) => {
@@ -121,6 +125,7 @@ fn run(command: &Command) -> anyhow::Result<()> {
                 PartOf::Edges => edges::least(&cancel)?,
                 PartOf::Idle => idle::least(&cancel)?,
                 PartOf::Qos => qos::least(&cancel)?,
+                PartOf::Simulate => simulate::least(&cancel)?,
             };
             println!("{summary}");
             Ok(())

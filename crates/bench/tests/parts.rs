@@ -69,3 +69,12 @@ fn guarantees_hold_and_equal_sites_keep_their_nodes() {
     assert_above_zero(&summary, &["moves"]);
     assert_eq!(summary["failed_requests"], 0, "{summary}");
 }
+
+#[test]
+fn the_simulator_runs_its_largest_pool_and_breaks_no_property() {
+    let Some(summary) = least("simulate") else { return };
+    assert_above_zero(&summary, &["seconds_for_large_pool", "node_reads", "decision_us", "moves"]);
+    assert_eq!(summary["seeds"], 2, "{summary}");
+    assert_eq!(summary["violations"], 0, "{summary}");
+    assert_eq!(summary["equal_sites_late_moves"], 0, "{summary}");
+}
