@@ -102,6 +102,8 @@ pub(crate) struct SiteRun {
     pub(crate) site: &'static str,
     pub(crate) ok: u64,
     pub(crate) failed: u64,
+    /// Their kinds.
+    pub(crate) failures: String,
     /// Good responses per second while the measured burst was on.
     pub(crate) per_second: f64,
     /// Share of the whole run in which the site had its hard guarantee; percent.
@@ -132,6 +134,18 @@ pub(crate) struct CaseRun {
     pub(crate) is_whole: bool,
     pub(crate) moves: usize,
     pub(crate) cost: Cost,
+}
+
+impl CaseRun {
+    /// What failed, in words; nothing if nothing did.
+    pub(crate) fn failures(&self) -> Option<String> {
+        let failing = self.sites.iter().filter(|site| site.failed > 0);
+        let kinds: Vec<String> =
+            failing.map(|site| format!("{} {}", site.site, site.failures)).collect();
+        let (number, policy) = (self.case.number(), self.policy_name);
+        let text = || format!("failed in case {number}, {policy}: {}", kinds.join("; "));
+        (!kinds.is_empty()).then(text)
+    }
 }
 
 /// Starts a pool, runs the case, and lets the pool go.
@@ -241,6 +255,7 @@ impl Run {
             site: name,
             ok: done.tally.ok,
             failed: done.tally.failures.total(),
+            failures: done.tally.failures.to_string(),
             per_second,
             hard_met_pct: met_pct(hard.possible_ns, self.end_ns - self.start_ns),
             soft_met_pct: met_pct(soft.possible_ns, done.end_ns - done.start_ns),

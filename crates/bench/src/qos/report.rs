@@ -55,6 +55,7 @@ pub(super) fn text(results: &Results) -> String {
          guarantees were met, the worst run (figures 8, 10)",
     );
     text.table(&case_table(&results.cases));
+    results.cases.iter().filter_map(CaseRun::failures).for_each(|failures| text.line(failures));
     text.line(format!("Zipf: the n-th document in proportion to 1 / n^{}", zipf::EXPONENT));
     for one in &results.overload {
         text.line(format!(

@@ -27,7 +27,7 @@ const EXPECTED_PER_S: f64 = 40.0;
 /// Orders of a burst; it is cut after so long.
 const REQUESTS: u64 = 2_048;
 const CUT: Duration = Duration::from_secs(12);
-const CUT_QUICK: Duration = Duration::from_secs(3);
+const CUT_QUICK: Duration = Duration::from_millis(1_500);
 /// Requests in flight of a loaded site: four times what all nodes take at once.
 const IN_FLIGHT: usize = 128;
 /// Servers of a shop take longer than the product's default hold to settle.
@@ -143,6 +143,7 @@ fn text(runs: &[CaseRun], orders: u64, answered: u64) -> String {
         ]);
     }
     text.table(&rows);
+    runs.iter().filter_map(CaseRun::failures).for_each(|failures| text.line(failures));
     text.line(format!("{answered} orders were confirmed, {orders} are in the database."));
     text.finish()
 }
