@@ -10,6 +10,7 @@ mod interrupt;
 mod load;
 mod paper;
 mod pool;
+mod site;
 mod status;
 mod stub;
 mod up;
@@ -146,6 +147,7 @@ pub fn run(cli: &Cli) -> Result<Output, CommandError> {
         Command::Undrain(arguments) => admin::undrain(arguments),
         Command::Pause(arguments) => admin::pause(arguments),
         Command::Resume(arguments) => admin::resume(arguments),
+        Command::Site(arguments) => site::run(arguments, style),
         Command::Reload(arguments) => change::reload(arguments),
         Command::Upgrade(arguments) => change::upgrade(arguments),
         Command::Demo(arguments) => demo::run(arguments, style),

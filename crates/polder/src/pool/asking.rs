@@ -88,6 +88,7 @@ impl Parent {
         pool.pid = std::process::id();
         (pool.reloads, pool.upgrades) = (self.reloads.get(), self.upgrades.get());
         pool.change.clone_from(&self.change.borrow());
+        pool.differs = self.differs();
         Ok(report)
     }
 
@@ -184,6 +185,8 @@ impl Handler for ParentHandler {
                 Ok(Response::done("the pool drains and stops"))
             }
             Request::Reload(arguments) => Parent::ask_reload(parent, arguments).await,
+            Request::Sites(arguments) => parent.sites(&arguments),
+            Request::SetSite(arguments) => Parent::ask_set_site(parent, arguments).await,
             Request::Upgrade(arguments) => Parent::ask_upgrade(parent, arguments).await,
             Request::Update(_) => Err(Refusal::new(Code::Refused, "that is asked of an edge")),
             _ => parent.any(&request).await,

@@ -194,7 +194,11 @@ impl EdgeControl {
                 Ok(Response::done("nodes move again"))
             }
             Request::Update(arguments) => self.update(arguments),
-            Request::Stop | Request::Reload(_) | Request::Upgrade(_) => {
+            Request::Stop
+            | Request::Reload(_)
+            | Request::Sites(_)
+            | Request::SetSite(_)
+            | Request::Upgrade(_) => {
                 Err(Refusal::new(Code::Refused, "that is a matter of the parent process"))
             }
         }

@@ -9,6 +9,7 @@ mod check;
 mod command;
 mod difference;
 mod hash;
+mod live;
 mod model;
 mod names;
 mod overlay;
@@ -26,6 +27,7 @@ mod traffic;
 pub use change::{Change, apply, arranged, changes, concerns_agent};
 pub use difference::differences;
 pub use hash::SettingsHash;
+pub use live::{KeyChange, Live, LiveError, site_changes, site_keys};
 pub use model::{
     Check, ClientCertificate, Edge, Forwarded, Health, Http, Mode, Node, PolicyName, Pool, Remote,
     Servers, Settings, Site, SiteTls, Start, Sticky, StickyBy,
@@ -90,6 +92,17 @@ fn count(problems: &Problems) -> String {
 
 /// Reads a file and checks it. `overrides` are `KEY=VALUE` texts, which win over the file.
 pub fn load(path: &Path, overrides: &[String]) -> Result<Checked, SettingsError> {
+    check_text(path, &read_text(path)?, overrides)
+}
+
+/// Checks the text of a file that was read.
+pub fn check_text(path: &Path, text: &str, overrides: &[String]) -> Result<Checked, SettingsError> {
+    let file = path.display().to_string();
+    parse(&file, text, overrides).map_err(|problems| SettingsError::Wrong { file, problems })
+}
+
+/// Reads a file as text.
+pub fn read_text(path: &Path) -> Result<String, SettingsError> {
     let file = path.display().to_string();
     let unreadable = |cause| SettingsError::Unreadable { file: file.clone(), cause };
     let mut bytes = Vec::new();
@@ -98,18 +111,14 @@ pub fn load(path: &Path, overrides: &[String]) -> Result<Checked, SettingsError>
     if bytes.len() as u64 > FILE_MAX_BYTES {
         return Err(SettingsError::TooLong { file });
     }
-    match String::from_utf8(bytes) {
-        Ok(text) => parse(&file, &text, overrides)
-            .map_err(|problems| SettingsError::Wrong { file, problems }),
-        Err(error) => {
-            let at = error.utf8_error().valid_up_to();
-            let text = String::from_utf8_lossy(error.as_bytes());
-            let findings = Findings::default();
-            findings.error(&(at..at + 1), "this is no text in UTF-8", "save the file as UTF-8");
-            let problems = findings.locate(&Source::new(&file, &text));
-            Err(SettingsError::Wrong { file, problems })
-        }
-    }
+    String::from_utf8(bytes).map_err(|error| {
+        let at = error.utf8_error().valid_up_to();
+        let text = String::from_utf8_lossy(error.as_bytes());
+        let findings = Findings::default();
+        findings.error(&(at..at + 1), "this is no text in UTF-8", "save the file as UTF-8");
+        let problems = findings.locate(&Source::new(&file, &text));
+        SettingsError::Wrong { file, problems }
+    })
 }
 
 /// Checks the text of a settings file. All that is wrong comes back, in the order of the file.

@@ -165,7 +165,7 @@ fn texts(items: &[impl ToString]) -> Option<Value> {
     (!texts.is_empty()).then(|| Value::from(texts))
 }
 
-fn site_table(site: &Site) -> Table {
+pub(super) fn site_table(site: &Site) -> Table {
     let balance = match site.balance {
         Balance::LeastInFlight => "least-in-flight",
         Balance::RoundRobin => "round-robin",

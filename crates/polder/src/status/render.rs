@@ -1,6 +1,7 @@
 //! Status as tables for a person.
 
 use super::report::{EdgeStatus, MoveRecord, NodeState, NodeStatus, SiteStatus, StatusReport};
+use crate::settings::KeyChange;
 use crate::terminal::{Paint, Style};
 use comfy_table::{Cell, CellAlignment, Color, ContentArrangement, Table};
 use std::collections::BTreeMap;
@@ -69,6 +70,27 @@ fn headline(report: &StatusReport, style: Style) -> String {
             }
             None => writeln!(text, "{}", style.paint(Paint::Yellow, &under_way(&change.what))),
         };
+    }
+    text.push_str(&differs(&pool.differs, style));
+    text
+}
+
+/// What was set since the file was read.
+fn differs(changes: &[KeyChange], style: Style) -> String {
+    let mut text = String::new();
+    for change in changes.iter().take(NAMES_SHOWN_MAX) {
+        let KeyChange { site, key, from, to } = change;
+        let shown = |value: &Option<String>| value.as_deref().unwrap_or("not set").to_owned();
+        let (from, to) = (shown(from), shown(to));
+        let _ = writeln!(
+            text,
+            "{} sites.{site}.{key} is {to}, the file says {from}",
+            style.paint(Paint::Yellow, "Until the next reload:")
+        );
+    }
+    let more = changes.len().saturating_sub(NAMES_SHOWN_MAX);
+    if more > 0 {
+        let _ = writeln!(text, "and {more} more (`polder site list` counts them)");
     }
     text
 }
@@ -333,6 +355,24 @@ mod tests {
         assert!(text.contains("2 servers of shop fail requests at edge 0, which leaves"), "{text}");
         assert!(text.contains("too many to leave out"), "{text}");
         assert!(text.lines().next().is_some_and(|line| line.len() <= 100));
+    }
+
+    #[test]
+    fn what_differs_from_the_file_is_told() {
+        let mut report = example();
+        let change = |key: &str, from: Option<&str>| KeyChange {
+            site: "shop".into(),
+            key: key.into(),
+            from: from.map(str::to_owned),
+            to: Some("3".into()),
+        };
+        report.pool.differs = vec![change("hard", Some("1")), change("max", None)];
+        let text = status_text(&report, Style::PLAIN);
+        let line = "Until the next reload: sites.shop.hard is 3, the file says 1\n";
+        assert!(text.contains(line), "{text}");
+        assert!(text.contains("sites.shop.max is 3, the file says not set"), "{text}");
+        report.pool.differs = vec![change("hard", None); NAMES_SHOWN_MAX + 2];
+        assert!(status_text(&report, Style::PLAIN).contains("and 2 more"));
     }
 
     #[test]

@@ -4,7 +4,7 @@
 //! process of `polder up` puts the reports of its edges together ([`StatusReport::merge`]).
 
 use super::traffic::TrafficStatus;
-use crate::settings::SettingsHash;
+use crate::settings::{KeyChange, SettingsHash};
 use serde::{Deserialize, Serialize};
 use std::fmt;
 
@@ -61,15 +61,19 @@ pub struct PoolStatus {
     /// How often another program took the parent's place.
     #[serde(default)]
     pub upgrades: u32,
-    /// The last reload or upgrade.
+    /// The last change of settings or program.
     #[serde(default)]
     pub change: Option<ChangeStatus>,
+    /// Keys that were set while it runs, and differ from the file: from what it said when it was
+    /// read last to what holds until it is read again.
+    #[serde(default)]
+    pub differs: Vec<KeyChange>,
 }
 
-/// A reload or an upgrade.
+/// A reload, a set of a site's keys, or an upgrade.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ChangeStatus {
-    /// `reload` or `upgrade`.
+    /// `reload`, `site set` or `upgrade`.
     pub what: String,
     /// When it began; milliseconds since 1970.
     pub at_unix_ms: u64,
