@@ -1,7 +1,7 @@
 //! The shell around the core: waiting, time-outs, permits.
 
 use super::core::{Core, DispatchOptions, Grant, Outcome, SiteRules, Waiter};
-use super::counts::SiteCounts;
+use super::counts::{ClassCounts, SiteCounts};
 use super::health::HealthOptions;
 use crate::face::{Ask, Dispatcher, Permit, Refusal, Verdict};
 use moves::looper::{FirstDispatch, Host, NodeSeen, SiteSeen, monotonic};
@@ -29,7 +29,7 @@ struct Shared {
 }
 
 /// The sending half of somebody's wait.
-struct Waits(oneshot::Sender<NodePermit>);
+struct Waits(oneshot::Sender<Result<NodePermit, Refusal>>);
 
 impl Waiter for Waits {
     fn is_gone(&self) -> bool {
@@ -78,6 +78,12 @@ impl Dispatch {
     #[must_use]
     pub fn counts(&self) -> Vec<SiteCounts> {
         self.shared.lock().counts(monotonic())
+    }
+
+    /// What was counted for each admission class, by the site's index; empty without classes.
+    #[must_use]
+    pub fn class_counts(&self) -> Vec<Vec<ClassCounts>> {
+        self.shared.lock().class_counts()
     }
 }
 
@@ -140,7 +146,7 @@ impl Shared {
         for (waiter, grant) in out {
             let permit = NodePermit { shared: Arc::clone(self), grant };
             // Whoever stopped waiting hands the permit back by dropping it.
-            drop(waiter.0.send(permit));
+            drop(waiter.0.send(Ok(permit)));
         }
     }
 
@@ -158,14 +164,19 @@ impl Dispatcher for Dispatch {
 
     async fn acquire(&self, site: SiteId, ask: Ask<'_>) -> Result<NodePermit, Refusal> {
         let mut receiver = None;
-        let outcome = {
+        let (outcome, displaced) = {
             let mut core = self.shared.lock();
-            core.request(site, ask, monotonic(), || {
+            let outcome = core.request(site, ask, monotonic(), || {
                 let (sender, waits) = oneshot::channel();
                 receiver = Some(waits);
                 Waits(sender)
-            })
+            });
+            (outcome, core.take_displaced())
         };
+        if let Some((waiter, refusal)) = displaced {
+            // It may have stopped waiting.
+            drop(waiter.0.send(Err(refusal)));
+        }
         match (outcome, receiver) {
             (Outcome::Granted(grant), _) => {
                 Ok(NodePermit { shared: Arc::clone(&self.shared), grant })
@@ -174,7 +185,7 @@ impl Dispatcher for Dispatch {
                 self.shared.wake_looker();
                 let limit = self.shared.lock().queue_timeout(site).unwrap_or_default();
                 match tokio::time::timeout(limit, waits).await {
-                    Ok(Ok(permit)) => Ok(permit),
+                    Ok(Ok(decided)) => decided,
                     Ok(Err(_)) => Err(Refusal::Draining),
                     Err(_) => Err(Refusal::QueueTimeout),
                 }

@@ -160,7 +160,9 @@ impl EdgeControl {
             Request::Status => {
                 let status = self.status(u64::MAX)?;
                 let (counters, balance) = (self.counters.snapshot(), self.dispatch.counts());
-                let report = self.reporter.borrow().report(&status, &counters, &balance);
+                let classes = self.dispatch.class_counts();
+                let reporter = self.reporter.borrow();
+                let report = reporter.report(&status, &counters, &balance, &classes);
                 Ok(Response::Status(Box::new(report)))
             }
             Request::Moves(arguments) => {

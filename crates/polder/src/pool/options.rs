@@ -90,6 +90,7 @@ pub(super) fn edge(
             proxy_protocol_out: site.proxy_protocol_out,
             sticky,
             rate: site.rate,
+            admission: site.admission.clone(),
         });
     }
     let default_site = http.default_site.as_deref();
@@ -176,6 +177,12 @@ pub(super) fn dispatch(
             queue_timeout: ms(site.queue_timeout_ms),
             slow_start: ms(site.slow_start_ms),
             stick_wait: ms(site.sticky.as_ref().map_or(0, |sticky| sticky.wait_ms)),
+            // The reader keeps it below `CLASSES_MAX`.
+            classes: u8::try_from(site.admission.len() + 1).unwrap_or(u8::MAX),
+            objective: site
+                .terms
+                .objective
+                .map(|objective| Duration::from_micros(objective.p99_us.into())),
         });
     }
     let health = HealthOptions {

@@ -4,6 +4,7 @@
 //! of the tables, `check` looks across them. Each finding knows its place; reading goes on after
 //! it, so that one run of `polder check` shows all.
 
+mod admission;
 mod change;
 mod check;
 mod command;

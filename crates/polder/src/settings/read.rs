@@ -8,7 +8,7 @@ use super::problem::{Findings, Span, did_you_mean, one_of};
 use super::reader::{At, Table, open_all, shown};
 use super::remote::{self, RemoteMarks};
 use super::schema::{ACCESS_LOG, CHECK, EDGES, HEALTH, HTTP, NODES, POOL, REMOTE, SECTIONS, SITES};
-use super::{command, names, tls, traffic};
+use super::{admission, command, names, tls, traffic};
 use edge::{LogFormat, LogTarget, ProxyVersion, Upstream};
 use policy::choose::Balance;
 use pool_model::{Guarantee, NodeTraits, SiteTerms};
@@ -303,6 +303,7 @@ fn site(table: &Table<'_>, marks: &mut Marks, findings: &Findings) -> Site {
         slow_start_ms: table.integer("slow_start_ms").value,
         sticky: traffic::sticky(table, findings),
         rate: traffic::rate(table, findings),
+        admission: admission::admission(table, findings),
     };
     marks.sites.push(SiteMarks {
         name: name.span,

@@ -203,6 +203,7 @@ pub(super) fn site_table(site: &Site) -> Table {
         "slow_start_ms": Value::from(site.slow_start_ms),
         "sticky": site.sticky.as_ref().map(|sticky| Value::from(sticky_table(sticky))),
         "rate": rate_table(&site.rate).map(Value::from),
+        "admission": admission_tables(&site.admission),
     }
 }
 
@@ -249,6 +250,17 @@ fn rate_table(rate: &edge::RateOptions) -> Option<Table> {
         "site_burst": site.map(|rate| Value::from(rate.burst)),
     };
     (!table.is_empty()).then_some(table)
+}
+
+fn admission_tables(rules: &[edge::ClassRule]) -> Option<Value> {
+    let tables = rules.iter().map(|rule| {
+        table! {
+            "name": Value::from(rule.name.as_str()),
+            "header": rule.header.as_ref().map(|header| Value::from(header.to_string())),
+            "path": rule.path.as_deref().map(Value::from),
+        }
+    });
+    (!rules.is_empty()).then(|| Value::from(tables.collect::<Vec<Table>>()))
 }
 
 fn node_table(node: &Node, sites: &[Site]) -> Table {

@@ -9,7 +9,7 @@ pub use report::{
     ChangeStatus, EdgeStatus, MoveRecord, NodeState, NodeStatus, PoolStatus, REPORT_VERSION,
     SiteStatus, StatusReport, Warning,
 };
-pub use traffic::TrafficStatus;
+pub use traffic::{ClassStatus, TrafficStatus};
 
 /// A small pool for tests.
 #[cfg(test)]
@@ -27,6 +27,7 @@ pub(crate) fn example() -> StatusReport {
         failed: 1,
         refused: 2,
         traffic: TrafficStatus::default(),
+        classes: Vec::new(),
     };
     let node = |name: &str, site: Option<&str>, state| NodeStatus {
         name: name.into(),

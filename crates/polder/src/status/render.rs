@@ -22,6 +22,10 @@ pub fn status_text(report: &StatusReport, style: Style) -> String {
     text.push('\n');
     text.push_str(&sites_table(&report.sites, style));
     text.push('\n');
+    if report.sites.iter().any(|site| !site.classes.is_empty()) {
+        text.push_str(&classes_table(&report.sites, style));
+        text.push('\n');
+    }
     text.push_str(&nodes_table(&report.nodes, style));
     text.push('\n');
     text.push_str(&edges_table(&report.edges, style));
@@ -190,6 +194,22 @@ fn sites_table(sites: &[SiteStatus], style: Style) -> String {
     lines(&table)
 }
 
+fn classes_table(sites: &[SiteStatus], style: Style) -> String {
+    let mut table = table(&["SITE", "CLASS", "QUEUED", "REQUESTS", "SHED"], style);
+    for site in sites {
+        for class in &site.classes {
+            table.add_row(vec![
+                Cell::new(&site.name),
+                Cell::new(&class.name),
+                number(class.queued),
+                number(class.requests),
+                number(class.shed),
+            ]);
+        }
+    }
+    lines(&table)
+}
+
 fn nodes_table(nodes: &[NodeStatus], style: Style) -> String {
     let headings = ["NODE", "SITE", "IN FLIGHT", "OF", "STATE", "RESTARTS"];
     let mut table = table(&headings, style);
@@ -313,7 +333,7 @@ fn ago(ms: u64) -> String {
 mod tests {
     use super::super::example;
     use super::*;
-    use crate::status::Warning;
+    use crate::status::{ClassStatus, Warning};
 
     #[test]
     fn the_tables_say_who_serves_what() {
@@ -355,6 +375,24 @@ mod tests {
         assert!(text.contains("2 servers of shop fail requests at edge 0, which leaves"), "{text}");
         assert!(text.contains("too many to leave out"), "{text}");
         assert!(text.lines().next().is_some_and(|line| line.len() <= 100));
+    }
+
+    #[test]
+    fn classes_are_told_where_there_are_any() {
+        let mut report = example();
+        assert!(!status_text(&report, Style::PLAIN).contains("CLASS"));
+        let class =
+            |name: &str, shed| ClassStatus { name: name.to_owned(), requests: 70, shed, queued: 2 };
+        report.sites[0].classes = vec![class("gold", 0), class("other", 9)];
+        let text = status_text(&report, Style::PLAIN);
+        let rows: Vec<Vec<&str>> = text
+            .lines()
+            .skip_while(|line| !line.contains("CLASS"))
+            .take(3)
+            .map(|line| line.split_whitespace().collect())
+            .collect();
+        assert_eq!(rows[1], ["shop", "gold", "2", "70", "0"]);
+        assert_eq!(rows[2], ["shop", "other", "2", "70", "9"]);
     }
 
     #[test]

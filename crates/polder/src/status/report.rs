@@ -3,7 +3,7 @@
 //! Each edge reports the whole pool as its last look saw it, and its own requests; the parent
 //! process of `polder up` puts the reports of its edges together ([`StatusReport::merge`]).
 
-use super::traffic::TrafficStatus;
+use super::traffic::{ClassStatus, TrafficStatus};
 use crate::settings::{KeyChange, SettingsHash};
 use serde::{Deserialize, Serialize};
 use std::fmt;
@@ -111,6 +111,9 @@ pub struct SiteStatus {
     /// What the edges did with them besides.
     #[serde(default)]
     pub traffic: TrafficStatus,
+    /// Its admission classes, the most important first; empty where it has none.
+    #[serde(default)]
+    pub classes: Vec<ClassStatus>,
 }
 
 /// One node.
@@ -372,6 +375,7 @@ impl StatusReport {
                 site.failed += other.failed;
                 site.refused += other.refused;
                 site.traffic.add(&other.traffic);
+                ClassStatus::add_all(&mut site.classes, &other.classes);
             }
             for (node, other) in merged.nodes.iter_mut().zip(&report.nodes) {
                 node.upgraded += other.upgraded;
