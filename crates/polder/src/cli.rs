@@ -40,7 +40,7 @@ Run a pool:
   check      Check a settings file; show each mistake with its line and a suggestion
   edge       Start one edge of it, the agents being on other machines
   agent      Start the agent of one node of it
-  key        Print a new key for [remote] key_file
+  key        Print a new key for the machines of a pool
 
 Look at a running pool:
   status     Who serves what, and how loaded it is
@@ -124,7 +124,7 @@ pub enum Command {
     Edge(EdgeArguments),
     /// Start the agent of one node of it.
     Agent(AgentArguments),
-    /// Print a new key for [remote] key_file.
+    /// Print a new key for the machines of a pool.
     Key,
     /// Check a settings file; show each mistake with its line and a suggestion.
     Check(CheckArguments),

@@ -55,11 +55,15 @@ fn servers_that_outlive_everything_are_ended_by_the_next_run() {
         .flat_map(|node| SITES.iter().filter_map(|site| pool.server(node, site)))
         .collect();
     assert_eq!(servers.len(), 6);
+    let mut others = pool.processes();
+    others.retain(|pid| !servers.contains(pid));
     // All stand still first: none can put things in order when another dies.
-    for signal in [Signal::STOP, Signal::KILL] {
-        for pid in pool.processes().into_iter().filter(|pid| !servers.contains(pid)) {
-            process::signal(pid, signal);
-        }
+    for &pid in &others {
+        process::signal(pid, Signal::STOP);
+    }
+    eventually("they stand still", || others.iter().all(|&pid| process::is_stopped(pid)));
+    for &pid in &others {
+        process::signal(pid, Signal::KILL);
     }
     pool.wait_end();
     eventually("only servers are left", || pool.processes().len() == servers.len());

@@ -227,8 +227,10 @@ fn pool(
     let mut servers = StubAddresses::default();
     servers.add(&RigOptions::node_name(0), SITE, origin);
     options.servers = RigServers::At(servers);
-    // The others neither make ids nor begin traces unless told to.
-    options.overrides = ["http.request_id=false", "http.trace=false"].map(str::to_owned).to_vec();
+    // The others neither make ids nor begin traces unless told to, and keep at least so many
+    // connections to the origin.
+    let overrides = ["http.request_id=false", "http.trace=false", "http.upstream_idle_max=256"];
+    options.overrides = overrides.map(str::to_owned).to_vec();
     options.cancel = cancel.clone();
     options.front = match front {
         Front::Http1 => RigFront::Http1,
