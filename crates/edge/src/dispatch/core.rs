@@ -160,8 +160,8 @@ pub(crate) struct Core<W> {
     pub(super) measured: Measured,
     pub(super) first: Vec<FirstDispatch>,
     demand: Vec<EdgeDemand>,
-    /// Whom the last request that was queued has displaced.
-    displaced: Option<(W, Refusal)>,
+    /// Who waited and is refused, until the shell tells them.
+    shed: Vec<(W, Refusal)>,
 }
 
 impl<W: Waiter> Core<W> {
@@ -180,7 +180,7 @@ impl<W: Waiter> Core<W> {
             random: u64::from(options.incarnation) | 1,
             measured: Measured::default(),
             first: Vec::new(),
-            displaced: None,
+            shed: Vec::new(),
         }
     }
 
@@ -252,6 +252,7 @@ impl<W: Waiter> Core<W> {
             waiter: waiter(),
             avoid: ask.avoid.to_vec(),
             order: order(ask.rank, state.arrivals),
+            came: now,
             until: now + state.rules.stick_wait,
             stick: ask.stick.filter(|_| bound.is_some()),
         };
@@ -260,13 +261,14 @@ impl<W: Waiter> Core<W> {
             None => state.queue.push(waiting),
         }
         state.note_waiting(now);
-        self.displaced = displaced;
+        self.shed.extend(displaced);
         Outcome::Queued { first }
     }
 
-    /// Whom the request that was just queued has displaced, and what it is to be told.
-    pub(crate) fn take_displaced(&mut self) -> Option<(W, Refusal)> {
-        self.displaced.take()
+    /// Who waited and is refused, and what they are to be told. To be asked after each call that
+    /// queues a request or lets some go.
+    pub(crate) fn take_shed(&mut self) -> Vec<(W, Refusal)> {
+        std::mem::take(&mut self.shed)
     }
 
     /// A request has left its server. Returns who goes next.
@@ -347,8 +349,9 @@ impl<W: Waiter> Core<W> {
     /// Lets go whoever waits for the site and finds room, in the order of class and arrival.
     fn pump(&mut self, site: SiteId, now: Duration, out: &mut Vec<(W, Grant)>) {
         let mut queue_blocked = false;
-        if let Some(state) = self.site(site) {
+        if let Some(Some(state)) = self.sites.get_mut(site.index()) {
             state.lanes.unblock();
+            state.shed_late(now, &mut self.shed);
         }
         // Each turn lets one go, moves one out of its lane for good, or blocks a queue.
         while let Some(state) = self.site(site) {

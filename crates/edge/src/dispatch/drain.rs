@@ -7,6 +7,9 @@
 //! answer   gap x (ahead / (1 - higher) + in flight): the wait, and by Little's law the service
 //! ```
 //!
+//! A prediction may be wrong: higher classes come in bursts. So who has waited too long to be
+//! answered in time is found out too ([`Drain::is_late`]), by what has happened.
+//!
 //! Integers only, no clock: an answer and an arrival cost some additions.
 
 use crate::admission::CLASSES_MAX;
@@ -15,8 +18,9 @@ use std::time::Duration;
 /// A window ends after so long, if it has enough answers: long enough that single answers do not
 /// count for much, and short beside any time in which a person notices.
 const WINDOW_NS: u64 = 50_000_000;
-/// Answers that a window has at least, unless it lasts for [`WINDOW_MAX_NS`].
-const ANSWERS_MIN: u32 = 8;
+/// Answers that a window has at least, unless it lasts for [`WINDOW_MAX_NS`]: with fewer, what
+/// came of higher classes meanwhile is chance.
+const ANSWERS_MIN: u32 = 32;
 /// A slow site's window ends with what it has.
 const WINDOW_MAX_NS: u64 = 1_000_000_000;
 /// Answers by which a first window may be judged before its end.
@@ -30,6 +34,8 @@ const WHOLE: u64 = 256;
 const LEFT_MIN: u64 = WHOLE / 16;
 /// What a prediction may use of an objective, in percent: it is a mean, and 99 of 100 must meet it.
 const BUDGET_PCT: u64 = 80;
+/// The same for who has waited: nothing can happen to it any more but its service.
+const WAITED_BUDGET_PCT: u64 = 95;
 /// What `Retry-After` asks for, in seconds. A minute is as long as anything here lasts.
 const RETRY_AFTER_S: std::ops::RangeInclusive<u64> = 1..=60;
 
@@ -160,6 +166,18 @@ impl Drain {
         gap_ns.saturating_mul(turns) > nanos(objective) / 100 * BUDGET_PCT
     }
 
+    /// Whether who has waited so long is answered too late, if it goes now.
+    pub(super) fn is_late(
+        &self,
+        waited: Duration,
+        in_flight: u64,
+        objective: Duration,
+        now: Duration,
+    ) -> bool {
+        let service_ns = self.gap_ns(now).unwrap_or(0).saturating_mul(in_flight);
+        nanos(waited).saturating_add(service_ns) > nanos(objective) / 100 * WAITED_BUDGET_PCT
+    }
+
     /// After how many seconds the queue will have drained, if nobody joined it.
     pub(super) fn retry_after_s(&self, queued: u64, now: Duration) -> u8 {
         let wait_ns = self.gap_ns(now).unwrap_or(0).saturating_mul(queued);
@@ -241,9 +259,9 @@ mod tests {
         assert_eq!(drain.gap_ns(now), Some(1_000_000));
         let now = answer(&mut drain, now, ms(1), 100);
         drain.waits(false, now);
-        drain.waits(true, now + STALE);
-        assert_eq!(drain.gap_ns(now + STALE), Some(1_000_000));
-        drain.waits(false, now + STALE);
+        drain.waits(true, now + STALE / 2);
+        assert_eq!(drain.gap_ns(now + STALE / 2), Some(1_000_000));
+        drain.waits(false, now + STALE / 2);
         drain.waits(true, now + STALE * 3);
         assert_eq!(drain.gap_ns(now + STALE * 3), None);
     }
@@ -269,6 +287,9 @@ mod tests {
         assert!(!over(0, 30, 50) && over(0, 31, 50));
         // Half of the answers go to those that overtake.
         assert!(!over(1, 15, 50) && over(1, 16, 50));
+        // 10 ms of service are left; 95 % may be used.
+        let late = |waited| drain.is_late(ms(waited), 10, ms(60), now);
+        assert!(!late(47) && late(48));
         assert_eq!(drain.retry_after_s(1, now), 1);
         assert_eq!(drain.retry_after_s(3_500, now), 4);
         assert_eq!(drain.retry_after_s(u64::MAX, now), 60);

@@ -133,6 +133,14 @@ impl Host for Dispatch {
     }
 }
 
+/// Tells those who waited in vain.
+fn tell(shed: Vec<(Waits, Refusal)>) {
+    for (waiter, refusal) in shed {
+        // It may have stopped waiting.
+        drop(waiter.0.send(Err(refusal)));
+    }
+}
+
 impl Shared {
     fn lock(&self) -> MutexGuard<'_, Core<Waits>> {
         // A panic in the core is a broken invariant of one call; the counts lie in shared memory.
@@ -142,7 +150,12 @@ impl Shared {
     /// Changes the core, then, without its lock, wakes whoever was let go.
     fn change(self: &Arc<Self>, change: impl FnOnce(&mut Core<Waits>, &mut Vec<(Waits, Grant)>)) {
         let mut out = Vec::new();
-        change(&mut self.lock(), &mut out);
+        let shed = {
+            let mut core = self.lock();
+            change(&mut core, &mut out);
+            core.take_shed()
+        };
+        tell(shed);
         for (waiter, grant) in out {
             let permit = NodePermit { shared: Arc::clone(self), grant };
             // Whoever stopped waiting hands the permit back by dropping it.
@@ -164,19 +177,16 @@ impl Dispatcher for Dispatch {
 
     async fn acquire(&self, site: SiteId, ask: Ask<'_>) -> Result<NodePermit, Refusal> {
         let mut receiver = None;
-        let (outcome, displaced) = {
+        let (outcome, shed) = {
             let mut core = self.shared.lock();
             let outcome = core.request(site, ask, monotonic(), || {
                 let (sender, waits) = oneshot::channel();
                 receiver = Some(waits);
                 Waits(sender)
             });
-            (outcome, core.take_displaced())
+            (outcome, core.take_shed())
         };
-        if let Some((waiter, refusal)) = displaced {
-            // It may have stopped waiting.
-            drop(waiter.0.send(Err(refusal)));
-        }
+        tell(shed);
         match (outcome, receiver) {
             (Outcome::Granted(grant), _) => {
                 Ok(NodePermit { shared: Arc::clone(&self.shared), grant })

@@ -18,6 +18,8 @@ pub(crate) struct Waiting<W> {
     pub(crate) avoid: Vec<NodeId>,
     /// Who goes first: the least.
     pub(crate) order: u64,
+    /// When it came.
+    pub(crate) came: Duration,
     /// In a lane: until when it waits for its server.
     pub(crate) until: Duration,
     /// In a lane: what it is bound by.
@@ -115,6 +117,21 @@ impl<W: Waiter> Lanes<W> {
     pub(crate) fn forget_gone(&mut self) {
         for lane in &mut self.0 {
             lane.queue.retain(|waiting| !waiting.waiter.is_gone());
+        }
+        self.0.retain(|lane| !lane.queue.is_empty());
+    }
+
+    /// Takes out some of those who wait.
+    pub(crate) fn take_out(
+        &mut self,
+        goes: impl Fn(&Waiting<W>) -> bool,
+        out: &mut Vec<Waiting<W>>,
+    ) {
+        for lane in &mut self.0 {
+            let mut at = 0;
+            while at < lane.queue.len() {
+                if goes(&lane.queue[at]) { out.extend(lane.queue.remove(at)) } else { at += 1 }
+            }
         }
         self.0.retain(|lane| !lane.queue.is_empty());
     }

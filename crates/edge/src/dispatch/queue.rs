@@ -103,6 +103,16 @@ impl<W: Waiter> Queues<W> {
         insert(self.of(waiting.order), waiting);
     }
 
+    /// Takes whoever goes first of a class, if that is one of these.
+    pub(super) fn pop_first_if(
+        &mut self,
+        class: usize,
+        goes: impl Fn(&Waiting<W>) -> bool,
+    ) -> Option<Waiting<W>> {
+        let queue = self.higher.get_mut(class).unwrap_or(&mut self.last);
+        if queue.front().is_some_and(goes) { queue.pop_front() } else { None }
+    }
+
     pub(super) fn forget_gone(&mut self) {
         self.all().for_each(|queue| queue.retain(|waiting| !waiting.waiter.is_gone()));
     }

@@ -64,13 +64,14 @@ impl Twin {
     fn ask(&mut self, who: usize, rank: usize, gone: &Rc<Cell<bool>>) -> Told {
         let rank = rank.min(self.classes - 1);
         self.counts[rank].0 += 1;
-        // As the core: those who are gone are noticed by whoever comes behind them.
-        if !self.waiting.iter().any(|waits| waits.rank <= rank && !waits.gone.get()) {
-            self.waiting.retain(|waits| waits.rank > rank);
-            if self.in_flight < MAX {
-                self.in_flight += 1;
-                return Told::Goes;
-            }
+        // As the core: a class of whom all are gone is noticed by whoever comes behind them.
+        let is_alive = |waits: &Waits, rank| waits.rank == rank && !waits.gone.get();
+        let free = |rank| !self.waiting.iter().any(|waits| is_alive(waits, rank));
+        let passed = (0..=rank).take_while(|&rank| free(rank)).count();
+        self.waiting.retain(|waits| waits.rank >= passed);
+        if passed > rank && self.in_flight < MAX {
+            self.in_flight += 1;
+            return Told::Goes;
         }
         if self.waiting.len() >= QUEUE_MAX {
             self.waiting.retain(|waits| !waits.gone.get());
@@ -184,7 +185,7 @@ impl Pair {
         let (who, gone) = (self.asked, Rc::new(Cell::new(false)));
         let me = Somebody(who, Rc::clone(&gone));
         let outcome = self.core.request(site(1), ask(rank), NOW, || me);
-        let displaced = self.core.take_displaced().map(|(waiter, _)| waiter.0);
+        let displaced = self.core.take_shed().pop().map(|(waiter, _)| waiter.0);
         let told = match outcome {
             Outcome::Granted(grant) => {
                 self.in_flight.push(grant);
@@ -225,7 +226,7 @@ fn a_higher_class_goes_before_who_waits_for_the_same_server_and_takes_its_place(
     let mut request = |who: usize, rank: u8, stick| {
         let ask = Ask { stick, ..ask(rank) };
         let outcome = core.request(site(1), ask, NOW, || Somebody(who, Rc::default()));
-        (outcome, core.take_displaced().map(|(waiter, refusal)| (waiter.0, refusal)))
+        (outcome, core.take_shed().pop().map(|(waiter, refusal)| (waiter.0, refusal)))
     };
     let grants: Vec<Grant> = (0..MAX).map(|_| granted(request(0, 1, own).0)).collect();
     for who in 1..=2 {
@@ -258,6 +259,7 @@ fn a_retry_is_not_shed_by_prediction_and_a_full_queue_is_told_as_before_without_
     for _ in 0..QUEUE_MAX {
         assert!(matches!(again(&[]), Outcome::Queued { .. }));
     }
+    let records = [record(0, 1)];
     let mut core = ranked_core(SiteRules { objective, queue_max: 99, ..rules(2) }, &records);
     let mut last = None;
     for _ in 0..3 * MAX {
@@ -289,7 +291,10 @@ struct Overload {
 #[derive(Debug, Default)]
 struct Tally {
     came: u32,
+    /// At once.
     shed: u32,
+    /// After they had waited.
+    shed_late: u32,
     in_time: u32,
     late: u32,
 }
@@ -334,6 +339,9 @@ impl Overload {
                 let in_time = now - came <= self.objective;
                 *if in_time { &mut tally.in_time } else { &mut tally.late } += 1;
                 core.leave(&grant, now, &mut out);
+                for (who, _) in core.take_shed() {
+                    tallies[asked[who.0].1].shed_late += 1;
+                }
                 let goes = out.drain(..).map(|(who, grant)| (now + self.service, who.0, grant));
                 served.extend(goes);
                 continue;
@@ -360,19 +368,22 @@ proptest! {
     /// of the others those that are let in are in time; and the servers do not idle for it.
     #[test]
     fn those_admitted_meet_the_objective(
-        seed: u64, gold_pct in 5_u64..35, service_ms in 2_u64..30, budget in 5_u64..12,
-        times in 1.5_f64..3.0,
+        seed: u64, gold_pct in 5_u64..30, service_ms in 2_u64..30, budget in 5_u64..12,
+        times in 1.5_f64..2.5,
     ) {
         let service = Duration::from_millis(service_ms);
         let objective = service * budget as u32;
         let overload = Overload { service, objective, times, gold_pct };
         let length = service * 3_000;
         let [gold, other] = overload.run(seed, length);
-        prop_assert_eq!((gold.shed, gold.late), (0, 0), "{:?} {:?}", gold, other);
-        prop_assert!(other.shed > 0, "{:?} {:?}", gold, other);
-        prop_assert!(other.late * 50 <= other.in_time, "{:?} {:?}", gold, other);
+        prop_assert_eq!(gold.in_time, gold.came, "{:?} {:?}", gold, other);
+        prop_assert!(other.late * 100 <= other.in_time, "{:?} {:?}", gold, other);
+        // Nearly all of those who are refused hear it at once.
+        prop_assert!(other.shed > 5 * other.shed_late, "{:?} {:?}", gold, other);
+        let (all, told) = (other.came, other.shed + other.shed_late + other.in_time + other.late);
+        prop_assert_eq!(all, told, "each has one end");
         let capacity = 3_000 * MAX;
         let answered = gold.in_time + other.in_time + other.late;
-        prop_assert!(answered * 100 >= capacity * 93, "{} of {}", answered, capacity);
+        prop_assert!(answered * 100 >= capacity * 95, "{} of {}", answered, capacity);
     }
 }

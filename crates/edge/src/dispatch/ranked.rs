@@ -5,7 +5,8 @@
 //! full      a higher class takes the place of the newest of the lowest that waits; who has nobody
 //!           below is refused
 //! objective who would be answered too late is refused at once, but for the highest class: it
-//!           would wait, and make those behind it wait, for nothing
+//!           would wait, and make those behind it wait, for nothing; and whoever has waited too
+//!           long after all, before it takes a server's time
 //! ```
 //!
 //! A request that a server failed was let in once, and is never refused by prediction. A site
@@ -14,6 +15,7 @@
 use super::core::{Site, Waiter};
 use super::counts::ClassCounts;
 use super::drain::{Ahead, Drain};
+use super::lanes::Waiting;
 use super::queue::rank_in;
 use crate::admission::CLASSES_MAX;
 use crate::face::{Ask, Rank, Refusal};
@@ -82,6 +84,31 @@ impl<W: Waiter> Site<W> {
         let waiting = (queued + self.lanes.ahead(rank)) as u64;
         let ahead = Ahead { waiting, in_flight: self.in_flight.into() };
         ranked.drain.is_over(class, ahead, objective, now)
+    }
+
+    /// Takes out those who have waited too long to be answered in time.
+    pub(super) fn shed_late(&mut self, now: Duration, out: &mut Vec<(W, Refusal)>) {
+        let (Some(ranked), Some(objective)) = (&self.ranked, self.rules.objective) else { return };
+        let in_flight = self.in_flight.into();
+        let is_late = |waiting: &Waiting<W>| {
+            let waited = now.saturating_sub(waiting.came);
+            rank_in(waiting.order) > Rank(0)
+                && waiting.avoid.is_empty()
+                && ranked.drain.is_late(waited, in_flight, objective, now)
+        };
+        let mut late = Vec::new();
+        for class in 1..self.rules.classes() {
+            while let Some(waiting) = self.queue.pop_first_if(class, is_late) {
+                late.push(waiting);
+            }
+        }
+        if !self.lanes.is_empty() {
+            self.lanes.take_out(is_late, &mut late);
+        }
+        for waiting in late.into_iter().filter(|waiting| !waiting.waiter.is_gone()) {
+            let refusal = self.shed(rank_in(waiting.order), now);
+            out.push((waiting.waiter, refusal));
+        }
     }
 
     /// Takes out whoever goes last, if that is of a lower class.

@@ -117,8 +117,7 @@ impl EdgeControl {
     fn update(&self, arguments: &UpdateArguments) -> Result<Response, Refusal> {
         let refused = |error: String| Refusal::new(Code::Refused, error);
         let file = &arguments.file;
-        let checked = settings::load(file, &[]).map_err(|error| refused(error.to_string()))?;
-        let settings = checked.settings;
+        let settings = settings::load_running(file).map_err(|error| refused(error.to_string()))?;
         let parts = self.parts(&settings, arguments).map_err(|e| refused(format!("{e:#}")))?;
         let Parts { edge: options, dispatch, update } = parts;
         if let (Some(edge), Some(options)) = (&*self.edge.borrow(), options) {

@@ -93,11 +93,14 @@ fn site_table<'d>(document: &'d mut DocumentMut, site: &str) -> Option<&'d mut d
 /// Sets one key below a table.
 fn set(mut table: &mut dyn TableLike, path: &str, value: &str) -> Option<()> {
     let (tables, key) = path.rsplit_once('.').unwrap_or(("", path));
+    let mut is_inline = false;
     for name in tables.split('.').filter(|name| !name.is_empty()) {
         if !table.contains_key(name) {
             table.insert(name, Item::Value(Value::InlineTable(toml_edit::InlineTable::new())));
         }
-        table = table.get_mut(name)?.as_table_like_mut()?;
+        let item = table.get_mut(name)?;
+        is_inline = item.is_inline_table();
+        table = item.as_table_like_mut()?;
     }
     let mut value: Value = value.parse().unwrap_or_else(|_| Value::from(value));
     match table.get_mut(key) {
@@ -107,7 +110,13 @@ fn set(mut table: &mut dyn TableLike, path: &str, value: &str) -> Option<()> {
             *old = value;
         }
         Some(other) => *other = Item::Value(value),
-        None => drop(table.insert(key, Item::Value(value))),
+        None => {
+            table.insert(key, Item::Value(value));
+            if is_inline {
+                // Within braces there are no comments that this could lose.
+                table.fmt();
+            }
+        }
     }
     Some(())
 }

@@ -55,8 +55,8 @@ impl Parent {
         let source = self.source.borrow();
         let overrides: Vec<String> =
             source.overrides.iter().cloned().chain(live.overrides()).collect();
-        let checked = settings::check_text(&source.file, &source.text, &overrides);
-        checked.map(|checked| checked.settings).map_err(|error| unusable(&error))
+        let checked = settings::check_running(&source.file, &source.text, &overrides);
+        checked.map_err(|error| unusable(&error))
     }
 
     /// Sets keys of a site; answers when that holds in all edges.

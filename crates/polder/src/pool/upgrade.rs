@@ -208,9 +208,8 @@ impl Parent {
         }
         let state: State =
             serde_json::from_str(&words).context("the state that was handed over")?;
-        let settings = settings::load(&state.folder.join(SETTINGS_COPY), &[])
-            .context("the settings of the running pool")?
-            .settings;
+        let settings = settings::load_running(&state.folder.join(SETTINGS_COPY))
+            .context("the settings of the running pool")?;
         if is_trial {
             println!("{TRIAL_PASSED}");
             return Ok(None);

@@ -36,6 +36,9 @@ pub enum LiveError {
     /// A value has one line.
     #[error("the value of `{0}` has control characters")]
     BadValue(String),
+    /// Who a site is does not change while its pool runs.
+    #[error("a site can't get another name while its pool runs")]
+    Name,
     /// `KEY=` takes a key back that was set.
     #[error("`{0}` was not set while the pool runs: there is nothing to take back")]
     NotSet(String),
@@ -52,6 +55,9 @@ impl Live {
         let valid = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-' | '.');
         if !key.chars().all(valid) {
             return Err(LiveError::BadKey(super::reader::shown(key)));
+        }
+        if is_within(key, "name") {
+            return Err(LiveError::Name);
         }
         if value.chars().any(char::is_control) {
             return Err(LiveError::BadValue(super::reader::shown(key)));
@@ -188,11 +194,29 @@ mod tests {
         assert_eq!(live, Live::default());
     }
 
+    /// Sites with all nodes at the start could never be promised more.
+    #[test]
+    fn what_sites_started_with_does_not_bind_a_pool_that_runs() {
+        let file = FILE.replace("max = 2\n", "nodes = 2\nhard = 0\n");
+        let check = |text: &str| {
+            let live = set(&[("1", text)]);
+            crate::settings::check_running("x".as_ref(), &file, &live.overrides())
+        };
+        let runs = check("hard=2").unwrap();
+        assert_eq!((runs.sites[1].terms.guarantee.hard, runs.sites[0].nodes), (2, 2));
+        // Written down and read by the pool's processes it is the same.
+        let copy = crate::settings::check_running("x".as_ref(), &runs.to_toml(), &[]).unwrap();
+        assert_eq!(copy, runs);
+        assert!(parse("x", &runs.to_toml(), &[]).is_err(), "no pool could start by it");
+        assert!(check("hard=3").unwrap_err().to_string().contains("sums up to 3"));
+    }
+
     #[test]
     fn what_sets_no_key_is_named() {
         let refused = |text: &str| Live::default().set("shop", text).unwrap_err();
         assert_eq!(refused("max"), LiveError::NoKey("max".into()));
         assert_eq!(refused("=3"), LiveError::NoKey("=3".into()));
+        assert_eq!(refused("name=red"), LiveError::Name);
         assert_eq!(refused("[pool]\nx=3"), LiveError::BadKey("[pool]?x".into()));
         assert_eq!(refused("max=3\n[pool]"), LiveError::BadValue("max".into()));
     }

@@ -38,6 +38,7 @@ pub use problem::{PROBLEMS_SHOWN_MAX, Problem, Problems, Severity};
 pub(crate) use problem::{did_you_mean, one_of};
 pub use source::{Place, Source};
 
+use check::Stage;
 use problem::Findings;
 use std::fs::File;
 use std::io::{self, Read as _};
@@ -96,6 +97,24 @@ pub fn load(path: &Path, overrides: &[String]) -> Result<Checked, SettingsError>
     check_text(path, &read_text(path)?, overrides)
 }
 
+/// Reads what a running pool goes by, as its parent wrote it down.
+pub fn load_running(path: &Path) -> Result<Settings, SettingsError> {
+    check_running(path, &read_text(path)?, &[])
+}
+
+/// Checks what a pool that runs is to go by. What its sites started with is past.
+pub fn check_running(
+    path: &Path,
+    text: &str,
+    overrides: &[String],
+) -> Result<Settings, SettingsError> {
+    let file = path.display().to_string();
+    match parse_for(Stage::Runs, &file, text, overrides) {
+        Ok(checked) => Ok(checked.settings),
+        Err(problems) => Err(SettingsError::Wrong { file, problems }),
+    }
+}
+
 /// Checks the text of a file that was read.
 pub fn check_text(path: &Path, text: &str, overrides: &[String]) -> Result<Checked, SettingsError> {
     let file = path.display().to_string();
@@ -124,11 +143,20 @@ pub fn read_text(path: &Path) -> Result<String, SettingsError> {
 
 /// Checks the text of a settings file. All that is wrong comes back, in the order of the file.
 pub fn parse(file: &str, text: &str, overrides: &[String]) -> Result<Checked, Problems> {
+    parse_for(Stage::Starts, file, text, overrides)
+}
+
+fn parse_for(
+    pool: Stage,
+    file: &str,
+    text: &str,
+    overrides: &[String],
+) -> Result<Checked, Problems> {
     let mut source = Source::new(file, text);
     let overlays: Vec<String> =
         overrides.iter().map(|argument| push_override(&mut source, argument)).collect();
     let findings = Findings::default();
-    let settings = settings_of(text, &overlays, &findings);
+    let settings = settings_of(pool, text, &overlays, &findings);
     let problems = findings.locate(&source);
     match settings {
         Some(settings) if !problems.any_error() => Ok(Checked { settings, warnings: problems }),
@@ -146,7 +174,12 @@ fn push_override(source: &mut Source, argument: &str) -> String {
 }
 
 /// None if a text is not even TOML: then what it seems to say is not worth checking.
-fn settings_of(text: &str, overlays: &[String], findings: &Findings) -> Option<Settings> {
+fn settings_of(
+    pool: Stage,
+    text: &str,
+    overlays: &[String],
+    findings: &Findings,
+) -> Option<Settings> {
     let (mut root, errors) = DeTable::parse_recoverable(text);
     let mut is_toml = report_syntax(text, &errors, findings);
     for overlay in overlays {
@@ -161,7 +194,7 @@ fn settings_of(text: &str, overlays: &[String], findings: &Findings) -> Option<S
     }
     let end = text.trim_end().len();
     let draft = read::read(root.get_ref(), findings);
-    Some(check::complete(draft, &(end..end + 1), findings))
+    Some(check::complete(draft, pool, &(end..end + 1), findings))
 }
 
 /// Reports the first slip of each line: what follows it in the line makes no sense either. Whether
