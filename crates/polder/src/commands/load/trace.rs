@@ -21,8 +21,8 @@ pub struct TraceArguments {
     #[arg(long = "trace", value_name = "FILE", required = true)]
     pub traces: Vec<PathBuf>,
 
-    /// How it is written, if that is not recognised: minutes, rates, counts, requests, tokens, log
-    /// or binary
+    /// How it is written, if that is not recognised: minutes, rates, counts, requests, tokens,
+    /// log, binary, functions or ends
     #[arg(long, value_name = "NAME", value_parser = format_named)]
     pub format: Option<Format>,
 

@@ -1,0 +1,253 @@
+//! Unlike nodes: the fittest one goes where it is needed, over other sites if need be.
+//!
+//! ```text
+//! fit(S, n)       what n does for S: max_in_flight(n) x fitness in percent
+//! can(S)          sum of fit(S, n) over its nodes that are seen serving it
+//! used(S)         load(S) x can(S)
+//!
+//! need(T)         as in `reconf_pq`
+//! candidates(T)   who offers, and at which price, as in `reconf_pq`, but
+//!                   a light donor D spares n only if used(D) <= high x (can(D) - fit(D, n)), and
+//!                   only of nodes that serve it already
+//!                   free and light nodes have one price
+//!                   order within a price: most fit(T, n), least fit(D, n), load(D), in flight, id
+//! stage(T)        none if some candidate has fit(T, .) >= STAGE_FACTOR x that of the fittest node
+//!                 that can be had in two steps, or any at all for the reason floor; else the
+//!                 first step to this one:
+//!                   for donors B != T with |B| < max(B) and all nodes seen serving, most fit(T, n)
+//!                   first, at most DONORS_MAX:
+//!                     n  the movable node of B with the most fit(T, n), then least fit(B, n)
+//!                     m  a free node, or one that a light C (not B, not T) spares, with
+//!                        fit(B, m) > 0 and fit(T, m) <= STAGE_FACTOR x fit(T, n): the one with
+//!                        the least fit(T, m), then most fit(B, m), load(C), in flight, id
+//!                     so that B with m is light and spares n
+//!                   give m to B
+//! ```
+//!
+//! The second step is the best candidate of the next look: nothing is remembered in between. If T
+//! isn't loaded any more by then, B has a light node more, which is no harm. Each step alone
+//! respects what `reconf_pq` respects: no donor goes below hard, no light donor gets hot, and a
+//! loaded one gives what it must and no more. So B may be at its hard guarantee, or unable to
+//! spare n as it stands; two sites that are both at hard exchange nodes over a third one or a free
+//! node, and if there is neither, they don't.
+//!
+//! Longer chains are not looked for. They come about where the node that B gets is itself the
+//! reason for a later stage, one look at a time.
+//!
+//! Why `fit` and not `max_in_flight`: a site whose nodes are slow for it has more in flight for the
+//! same rate, so its load says how much of what it can do is used, not how much it can do. Without
+//! its fastest node a light donor may be hot, without its slowest it may not notice.
+//!
+//! Costs one pass over the nodes for the sums, one for the candidates, and one for each B that is
+//! tried, and nothing but a pass over the sites where nobody is light and no node is free.
+
+use crate::best::{Offer, Rules, Worth, best, offers};
+use crate::reconf_pq::{Guaranteed, guaranteed_need};
+use crate::{Candidate, Policy, Stage, Thresholds};
+use pool_model::{NodeView, PoolView, Reason, SiteId, SiteView};
+use std::cell::OnceCell;
+
+/// A node is worth two moves only if it does at least twice as much as what one move brings; in
+/// percent of its fitness.
+pub const STAGE_FACTOR_PCT: u32 = 50;
+
+/// Donors whose fittest node is tried for a stage. Each costs a pass over the nodes, and the
+/// fittest few are as good as any.
+pub const DONORS_MAX: usize = 8;
+
+/// The policy `staged`.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Staged {
+    thresholds: Thresholds,
+}
+
+/// What a site's nodes do for it.
+#[derive(Clone, Copy, Debug, Default)]
+struct Sum {
+    can: u64,
+    serving: u16,
+}
+
+/// The rules for one taker.
+struct Fit<'a> {
+    view: &'a PoolView,
+    usual: Guaranteed<'a>,
+    /// By the site's place; made when first asked for.
+    sums: OnceCell<Vec<Sum>>,
+}
+
+/// What a node must do less than, not to be as good as one that does `fit`.
+fn half(fit: u32) -> u32 {
+    let half = u64::from(fit) * u64::from(STAGE_FACTOR_PCT) / 100;
+    u32::try_from(half).unwrap_or(u32::MAX)
+}
+
+/// What a node does for a site.
+fn fit(site: &SiteView, node: &NodeView) -> u32 {
+    node.max_in_flight.saturating_mul(site.terms.fitness_pct(node.traits))
+}
+
+impl Staged {
+    /// With these thresholds.
+    #[must_use]
+    pub const fn new(thresholds: Thresholds) -> Self {
+        Self { thresholds }
+    }
+
+    fn rules<'a>(&'a self, view: &'a PoolView, taker: &'a SiteView, reason: Reason) -> Fit<'a> {
+        let usual = Guaranteed { thresholds: &self.thresholds, taker, reason };
+        Fit { view, usual, sums: OnceCell::new() }
+    }
+}
+
+impl Fit<'_> {
+    fn sum(&self, site: &SiteView) -> Sum {
+        let sums = self.sums.get_or_init(|| {
+            let mut sums = vec![Sum::default(); self.view.sites.len()];
+            for node in self.view.nodes.iter().filter(|node| node.movable) {
+                let Some(place) = node.site.and_then(|id| self.view.place(id)) else { continue };
+                let sum = &mut sums[place];
+                sum.can += u64::from(fit(&self.view.sites[place], node));
+                sum.serving = sum.serving.saturating_add(1);
+            }
+            sums
+        });
+        self.view.place(site.id).map_or(Sum::default(), |place| sums[place])
+    }
+
+    /// Whether a site that can do so much is calm when it can do this instead.
+    fn stays_calm(&self, site: &SiteView, can: u64, then: Option<u64>) -> bool {
+        let Some(then) = then else { return false };
+        site.load() * can as f64 <= self.usual.thresholds.high() * then as f64
+    }
+
+    /// The node that `donor`, if it had `more`, would spare for the taker.
+    fn spares_with(&self, donor: &SiteView, more: &NodeView, node: &NodeView) -> bool {
+        let Sum { can, .. } = self.sum(donor);
+        let then = can + u64::from(fit(donor, more));
+        let with = SiteView {
+            nodes: donor.nodes.saturating_add(1),
+            capacity: donor.capacity.saturating_add(more.max_in_flight),
+            ..*donor
+        };
+        self.usual.offer(&with).light
+            && self.usual.spares(&with, node)
+            && self.stays_calm(donor, can, then.checked_sub(u64::from(fit(donor, node))))
+    }
+
+    /// The node of each other site that is fittest for the taker, fittest first.
+    fn fittest(&self) -> Vec<(&SiteView, &NodeView)> {
+        let taker = self.usual.taker;
+        let mut best: Vec<Option<&NodeView>> = vec![None; self.view.sites.len()];
+        for node in self.view.nodes.iter().filter(|node| node.movable) {
+            let Some(place) = node.site.and_then(|id| self.view.place(id)) else { continue };
+            let donor = &self.view.sites[place];
+            let key = |n: &NodeView| (fit(taker, n), u32::MAX - fit(donor, n));
+            if best[place].is_none_or(|other| key(node) > key(other)) {
+                best[place] = Some(node);
+            }
+        }
+        let sites = self.view.sites.iter().zip(best);
+        let others = sites.filter(|(site, _)| site.id != taker.id);
+        let mut found: Vec<_> = others.filter_map(|(site, node)| Some((site, node?))).collect();
+        found.sort_by_key(|(site, node)| (u32::MAX - fit(taker, node), site.id));
+        found
+    }
+
+    /// The node that makes `donor` able to spare `node`, from who can spare that.
+    fn enabler(&self, offers: &[Offer], donor: &SiteView, node: &NodeView) -> Option<Candidate> {
+        let taker = self.usual.taker;
+        let limit = half(fit(taker, node));
+        let mut best: Option<(_, &NodeView)> = None;
+        for more in self.view.nodes.iter().filter(|more| more.movable && more.site != node.site) {
+            let (for_taker, for_donor) = (fit(taker, more), fit(donor, more));
+            if for_donor == 0 || for_taker > limit {
+                continue;
+            }
+            let from = more.site.and_then(|id| self.view.place(id));
+            let load = match from {
+                None if more.site.is_none() => 0.0,
+                None => continue,
+                Some(place) => {
+                    let from = &self.view.sites[place];
+                    if !offers[place].light || !self.spares(from, more) {
+                        continue;
+                    }
+                    from.load()
+                }
+            };
+            let key = (for_taker, u32::MAX - for_donor, load, more.in_flight);
+            if best.is_none_or(|(other, _)| key < other) && self.spares_with(donor, more, node) {
+                best = Some((key, more));
+            }
+        }
+        best.map(|(_, more)| Candidate { node: more.id, donor: more.site })
+    }
+}
+
+impl Rules for Fit<'_> {
+    const TELLS_APART: bool = true;
+
+    fn offer(&self, donor: &SiteView) -> Offer {
+        self.usual.offer(donor)
+    }
+
+    fn spares(&self, donor: &SiteView, node: &NodeView) -> bool {
+        let Sum { can, serving } = self.sum(donor);
+        let then = can.checked_sub(u64::from(fit(donor, node)));
+        serving > donor.terms.guarantee.hard
+            && self.usual.spares(donor, node)
+            && self.stays_calm(donor, can, then)
+    }
+
+    fn worth(&self, donor: Option<&SiteView>, node: &NodeView) -> Worth {
+        let loss = donor.map_or(0, |donor| fit(donor, node));
+        Worth { gain: fit(self.usual.taker, node), loss }
+    }
+}
+
+impl Policy for Staged {
+    fn name(&self) -> &'static str {
+        "staged"
+    }
+
+    fn need(&self, view: &PoolView, site: SiteId) -> Option<Reason> {
+        let site = view.site(site)?;
+        guaranteed_need(site, || self.thresholds.is_hot(site))
+    }
+
+    fn candidates(&self, view: &PoolView, taker: SiteId, reason: Reason) -> Vec<Candidate> {
+        let Some(site) = view.site(taker) else { return Vec::new() };
+        best(view, taker, &self.rules(view, site, reason))
+    }
+
+    fn stage(&self, view: &PoolView, taker: SiteId, reason: Reason) -> Option<Stage> {
+        let site = view.site(taker)?;
+        let rules = self.rules(view, site, reason);
+        // Who spares a node for the first step is asked as for a mere load.
+        let first = self.rules(view, site, Reason::Load);
+        let offers = offers(view, taker, &first)?;
+        let direct = best(view, taker, &rules).first().and_then(|c| view.node(c.node));
+        let direct = direct.map_or(0, |node| fit(site, node));
+        for (donor, node) in first.fittest().into_iter().take(DONORS_MAX) {
+            let fit = fit(site, node);
+            // Who is below hard takes what there is, at once.
+            if fit == 0 || direct >= half(fit) || (reason == Reason::Floor && direct > 0) {
+                return None;
+            }
+            let full = donor.nodes >= donor.terms.guarantee.max;
+            // Where a node isn't seen serving yet, the first step may just have been made.
+            if full || first.sum(donor).serving < donor.nodes {
+                continue;
+            }
+            if let Some(candidate) = first.enabler(&offers, donor, node) {
+                return Some(Stage { to: donor.id, candidate });
+            }
+        }
+        None
+    }
+}
+
+#[cfg(test)]
+#[path = "staged_tests.rs"]
+mod tests;

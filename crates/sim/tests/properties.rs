@@ -1,0 +1,83 @@
+//! The properties under faults, over many seeds. `POLDER_SEED=n` replays one; `polder simulate
+//! --faults 10 --seed n` does the same and shows what happened.
+#![allow(clippy::unwrap_used)]
+
+use policy::{Policy, Reconf};
+use sim::scenario::{equal, faults};
+use sim::{FaultCounts, Outcome};
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+const SEEDS: u64 = 200;
+/// Cores that a test may use.
+const THREADS: usize = 2;
+
+fn policy() -> Box<dyn Policy> {
+    Box::new(Reconf::default())
+}
+
+fn seeds() -> std::ops::RangeInclusive<u64> {
+    match std::env::var("POLDER_SEED").ok().and_then(|seed| seed.parse().ok()) {
+        Some(seed) => seed..=seed,
+        None => 1..=SEEDS,
+    }
+}
+
+/// Runs all seeds on some threads.
+fn all(each: impl Fn(u64) -> Outcome + Sync) -> Vec<(u64, Outcome)> {
+    let (seeds, done) = (seeds(), Mutex::new(Vec::new()));
+    let next = AtomicU64::new(*seeds.start());
+    std::thread::scope(|scope| {
+        for _ in 0..THREADS {
+            scope.spawn(|| {
+                loop {
+                    let seed = next.fetch_add(1, Ordering::Relaxed);
+                    if seed > *seeds.end() {
+                        return;
+                    }
+                    let outcome = each(seed);
+                    done.lock().unwrap().push((seed, outcome));
+                }
+            });
+        }
+    });
+    done.into_inner().unwrap()
+}
+
+#[test]
+fn no_fault_breaks_a_property() {
+    let (mut counts, mut helps, mut moves) = (FaultCounts::default(), 0, 0);
+    for (seed, outcome) in all(|seed| faults::run(seed, faults::FAULTS, policy()).unwrap()) {
+        if let Some(first) = outcome.violations.first() {
+            let tail = outcome.history_tail.join("\n");
+            panic!("{tail}\nseed {seed}: {first:?}\nreplay: POLDER_SEED={seed}");
+        }
+        counts.add(&outcome.faults);
+        helps += outcome.counters.helps;
+        moves += outcome.moves_total;
+        let left: f64 = outcome.sites.iter().map(|site| site.left).sum();
+        assert!(outcome.ended_ns >= 60_000_000_000 && left == 0.0, "seed {seed}: {left} left");
+    }
+    println!("{moves} moves, {helps} take-overs, {counts:?}");
+    if seeds().count() > 1 {
+        assert!(helps > 0 && counts.crashes_in_mid_move > 0 && counts.replies_lost > 0);
+        assert!(counts.late_landed > 0 && counts.late_missed > 0 && counts.wipes > 0);
+    }
+}
+
+#[test]
+fn a_seed_is_a_history() {
+    let run = |seed| faults::run(seed, faults::FAULTS, policy()).unwrap();
+    let (first, again, other) = (run(7), run(7), run(8));
+    assert_eq!(first.history_hash, again.history_hash);
+    assert_eq!(first.history_tail, again.history_tail);
+    assert_ne!(first.history_hash, other.history_hash);
+}
+
+#[test]
+fn two_equal_sites_that_are_both_overloaded_leave_each_other_alone() {
+    let outcome = equal::run(1, 60, policy()).unwrap();
+    assert!(outcome.slow_share() > 0.4, "they are overloaded");
+    let late = outcome.last_move_ns.filter(|&at_ns| at_ns > 1_000_000_000);
+    assert_eq!(late, None, "{:?}", outcome.moves);
+}
