@@ -233,7 +233,9 @@ mod tests {
 
         /// Times without anybody who waits do not count, however many there are.
         #[test]
-        fn idle_time_says_nothing(spells in proptest::collection::vec((1_u32..6, 1_u64..500), 200)) {
+        fn idle_time_says_nothing(
+            spells in proptest::collection::vec((1_u32..6, 1_u64..500), 200),
+        ) {
             let mut drain = Drain::new();
             let mut now = ms(9_000);
             for (answers, idle_ms) in spells {
