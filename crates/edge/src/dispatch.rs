@@ -29,6 +29,7 @@ mod lanes;
 mod node;
 mod queue;
 mod ranked;
+mod service;
 mod slow_start;
 mod stick;
 

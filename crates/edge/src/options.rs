@@ -83,6 +83,9 @@ pub struct SiteOptions {
     pub rate: RateOptions,
     /// Which of its requests go first, the most important first; the others form the last class.
     pub admission: Vec<ClassRule>,
+    /// What it promises its clients: requests that take longer, from their heads to the ends of
+    /// their responses, are counted.
+    pub objective: Option<Duration>,
 }
 
 impl SiteOptions {
@@ -94,8 +97,19 @@ impl SiteOptions {
         let name = name.to_owned();
         let (tls, proxy_protocol_out, sticky) = (None, None, None);
         let (body_bytes_max, rate) = (1 << 30, RateOptions::default());
-        let admission = Vec::new();
-        Self { id, name, hosts, body_bytes_max, tls, proxy_protocol_out, sticky, rate, admission }
+        let (admission, objective) = (Vec::new(), None);
+        Self {
+            id,
+            name,
+            hosts,
+            body_bytes_max,
+            tls,
+            proxy_protocol_out,
+            sticky,
+            rate,
+            admission,
+            objective,
+        }
     }
 }
 

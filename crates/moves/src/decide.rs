@@ -10,7 +10,8 @@
 //!            soft guarantee; then id
 //! move       at most one, for the first need that has a stage (a move to another site that
 //!            prepares the one wanted) or a candidate: step 0 on a candidate, Claim, own clock
-//!            checked, Attempt, Close; a lost install tries the next donor under the same claim, at most three times
+//!            checked, Attempt, Close; a lost install tries the next donor under the same claim,
+//!            at most three times
 //! ```
 //!
 //! A donor that needs a new epoch or renewed stamps gets them at once, followed by another look.

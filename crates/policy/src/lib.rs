@@ -38,7 +38,7 @@ pub use reconf_p::ReconfP;
 pub use reconf_pq::ReconfPq;
 pub use rigid::Rigid;
 pub use slo::{GIVE_SHARE, NEED_SHARE, Slo};
-pub use staged::{DONORS_MAX, STAGE_FACTOR_PCT, Staged};
+pub use staged::{DONORS_MAX, SPARE_SHARE, STAGE_GAIN_PCT, Staged};
 pub use thresholds::{Thresholds, ThresholdsError};
 
 #[cfg(test)]

@@ -7,21 +7,21 @@
 //!
 //! need(T)         as in `reconf_pq`
 //! candidates(T)   who offers, and at which price, as in `reconf_pq`, but
-//!                   a light donor D spares n only if used(D) <= high x (can(D) - fit(D, n)), and
-//!                   only of nodes that serve it already
+//!                   a light donor D spares n only if
+//!                   used(D) <= SPARE_SHARE x high x (can(D) - fit(D, n)), and only of nodes that
+//!                   serve it already
 //!                   free and light nodes have one price
 //!                   order within a price: most fit(T, n), least fit(D, n), load(D), in flight, id
-//! stage(T)        none if some candidate has fit(T, .) >= STAGE_FACTOR x that of the fittest node
-//!                 that can be had in two steps, or any at all for the reason floor; else the
-//!                 first step to this one:
-//!                   for donors B != T with |B| < max(B) and all nodes seen serving, most fit(T, n)
-//!                   first, at most DONORS_MAX:
-//!                     n  the movable node of B with the most fit(T, n), then least fit(B, n)
-//!                     m  a free node, or one that a light C (not B, not T) spares, with
-//!                        fit(B, m) > 0 and fit(T, m) <= STAGE_FACTOR x fit(T, n): the one with
-//!                        the least fit(T, m), then most fit(B, m), load(C), in flight, id
-//!                     so that B with m is light and spares n
-//!                   give m to B
+//! stage(T)        g := fit(T, .) of the best candidate, 0 if there is none
+//!                 for donors B != T with |B| < max(B) and all nodes seen serving, most fit(T, n)
+//!                 first, at most DONORS_MAX:
+//!                   n  the movable node of B with the most fit(T, n), then least fit(B, n)
+//!                   m  a free node, or one that a light C (not B, not T) spares, with
+//!                      fit(B, m) > 0 and fit(T, n) - fit(T, m) >= STAGE_GAIN x g, so that B with m
+//!                      is light and spares n: the one with the least fit(T, m), then most
+//!                      fit(B, m), load(C), in flight
+//!                   if there is an m: give it to B
+//!                 none for the reason floor where there is a candidate: that can't wait
 //! ```
 //!
 //! The second step is the best candidate of the next look: nothing is remembered in between. If T
@@ -30,6 +30,10 @@
 //! loaded one gives what it must and no more. So B may be at its hard guarantee, or unable to
 //! spare n as it stands; two sites that are both at hard exchange nodes over a third one or a free
 //! node, and if there is neither, they don't.
+//!
+//! T never gives a node of its own for the first step, though it may hold some that are of little
+//! use to it: it would be worse off for a look, and where several sites are hot, others took what
+//! it had given, and it theirs, without end (`constant_loads_come_to_rest` found that).
 //!
 //! Longer chains are not looked for. They come about where the node that B gets is itself the
 //! reason for a later stage, one look at a time.
@@ -47,9 +51,13 @@ use crate::{Candidate, Policy, Stage, Thresholds};
 use pool_model::{NodeView, PoolView, Reason, SiteId, SiteView};
 use std::cell::OnceCell;
 
-/// A node is worth two moves only if it does at least twice as much as what one move brings; in
-/// percent of its fitness.
-pub const STAGE_FACTOR_PCT: u32 = 50;
+/// What a stage must bring the taker, in percent of what the best node brings that it can have at
+/// once: two moves take a look longer than one.
+pub const STAGE_GAIN_PCT: u32 = 125;
+
+/// Up to which share of what is left a light donor may be used after it gave: loads are counted in
+/// whole requests, and what is used of a fast node weighs on slow ones.
+pub const SPARE_SHARE: f64 = 0.9;
 
 /// Donors whose fittest node is tried for a stage. Each costs a pass over the nodes, and the
 /// fittest few are as good as any.
@@ -74,12 +82,6 @@ struct Fit<'a> {
     usual: Guaranteed<'a>,
     /// By the site's place; made when first asked for.
     sums: OnceCell<Vec<Sum>>,
-}
-
-/// What a node must do less than, not to be as good as one that does `fit`.
-fn half(fit: u32) -> u32 {
-    let half = u64::from(fit) * u64::from(STAGE_FACTOR_PCT) / 100;
-    u32::try_from(half).unwrap_or(u32::MAX)
 }
 
 /// What a node does for a site.
@@ -118,7 +120,8 @@ impl Fit<'_> {
     /// Whether a site that can do so much is calm when it can do this instead.
     fn stays_calm(&self, site: &SiteView, can: u64, then: Option<u64>) -> bool {
         let Some(then) = then else { return false };
-        site.load() * can as f64 <= self.usual.thresholds.high() * then as f64
+        let most = self.usual.thresholds.high() * SPARE_SHARE;
+        site.load() * can as f64 <= most * then as f64
     }
 
     /// The node that `donor`, if it had `more`, would spare for the taker.
@@ -154,21 +157,26 @@ impl Fit<'_> {
         found
     }
 
-    /// The node that makes `donor` able to spare `node`, from who can spare that.
-    fn enabler(&self, offers: &[Offer], donor: &SiteView, node: &NodeView) -> Option<Candidate> {
+    /// The node that makes `donor` able to spare `node`, and that does at most `limit` for the
+    /// taker; from who can spare it.
+    fn enabler(
+        &self,
+        offers: &[Offer],
+        (donor, node): (&SiteView, &NodeView),
+        limit: u32,
+    ) -> Option<Candidate> {
         let taker = self.usual.taker;
-        let limit = half(fit(taker, node));
         let mut best: Option<(_, &NodeView)> = None;
         for more in self.view.nodes.iter().filter(|more| more.movable && more.site != node.site) {
             let (for_taker, for_donor) = (fit(taker, more), fit(donor, more));
             if for_donor == 0 || for_taker > limit {
                 continue;
             }
-            let from = more.site.and_then(|id| self.view.place(id));
+            let from = more.site.map(|id| self.view.place(id));
             let load = match from {
-                None if more.site.is_none() => 0.0,
-                None => continue,
-                Some(place) => {
+                None => 0.0,
+                Some(None) => continue,
+                Some(Some(place)) => {
                     let from = &self.view.sites[place];
                     if !offers[place].light || !self.spares(from, more) {
                         continue;
@@ -230,17 +238,20 @@ impl Policy for Staged {
         let direct = best(view, taker, &rules).first().and_then(|c| view.node(c.node));
         let direct = direct.map_or(0, |node| fit(site, node));
         for (donor, node) in first.fittest().into_iter().take(DONORS_MAX) {
-            let fit = fit(site, node);
+            let brings = fit(site, node);
+            let least = u64::from(direct) * u64::from(STAGE_GAIN_PCT) / 100;
+            let spare = u64::from(brings).checked_sub(least.max(1))?;
             // Who is below hard takes what there is, at once.
-            if fit == 0 || direct >= half(fit) || (reason == Reason::Floor && direct > 0) {
+            if reason == Reason::Floor && direct > 0 {
                 return None;
             }
+            let limit = u32::try_from(spare).unwrap_or(u32::MAX);
             let full = donor.nodes >= donor.terms.guarantee.max;
             // Where a node isn't seen serving yet, the first step may just have been made.
             if full || first.sum(donor).serving < donor.nodes {
                 continue;
             }
-            if let Some(candidate) = first.enabler(&offers, donor, node) {
+            if let Some(candidate) = first.enabler(&offers, (donor, node), limit) {
                 return Some(Stage { to: donor.id, candidate });
             }
         }

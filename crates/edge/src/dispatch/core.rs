@@ -7,6 +7,7 @@ use super::lanes::{Lanes, Waiting};
 use super::node::Node;
 use super::queue::{Queues, order};
 use super::ranked::Ranked;
+use super::service::{Service, kept_after};
 use super::slow_start;
 use crate::admission::CLASSES_MAX;
 use crate::face::{Ask, Refusal, Verdict};
@@ -15,7 +16,7 @@ use policy::choose::Balance;
 use pool_model::{EdgeId, NodeId, SiteId};
 use shared_state::slot::NodeSlot;
 use shared_state::words::Assign;
-use shared_state::{EdgeDemand, NodeRecord};
+use shared_state::{EdgeDemand, EdgeService, NodeRecord};
 use std::net::SocketAddr;
 use std::time::Duration;
 
@@ -83,6 +84,8 @@ pub(crate) struct Grant {
     pub(crate) address: SocketAddr,
     /// Which region of the node it is counted in: a restarted agent has a new one.
     pub(super) life: u32,
+    /// When it was given its place.
+    pub(super) since: Duration,
 }
 
 /// Somebody who waits.
@@ -110,6 +113,7 @@ pub(super) struct Site<W> {
     pub(super) counts: SiteCounts,
     /// Only with admission classes.
     pub(super) ranked: Option<Box<Ranked>>,
+    service: Service,
 }
 
 impl<W: Waiter> Site<W> {
@@ -124,6 +128,7 @@ impl<W: Waiter> Site<W> {
             turn: 0,
             ejected_any: false,
             counts: SiteCounts::default(),
+            service: Service::default(),
             ranked: Ranked::of(rules.classes()),
             rules,
         }
@@ -162,6 +167,8 @@ pub(crate) struct Core<W> {
     demand: Vec<EdgeDemand>,
     /// Who waited and is refused, until the shell tells them.
     shed: Vec<(W, Refusal)>,
+    /// When the last look asked for service times.
+    serviced: Duration,
 }
 
 impl<W: Waiter> Core<W> {
@@ -181,6 +188,7 @@ impl<W: Waiter> Core<W> {
             measured: Measured::default(),
             first: Vec::new(),
             shed: Vec::new(),
+            serviced: Duration::ZERO,
         }
     }
 
@@ -213,6 +221,23 @@ impl<W: Waiter> Core<W> {
             *told = EdgeDemand { queued: site.queued() as u32, in_flight: site.in_flight };
         }
         &self.demand
+    }
+
+    /// How long servers took for the requests of this edge, by site.
+    pub(crate) fn service(&mut self, now: Duration, out: &mut Vec<EdgeService>) {
+        let kept = kept_after(now.saturating_sub(std::mem::replace(&mut self.serviced, now)));
+        out.clear();
+        let look = |site: &mut Option<Site<W>>| {
+            site.as_mut().map_or_else(EdgeService::default, |site| site.service.look(kept))
+        };
+        out.extend(self.sites.iter_mut().map(look));
+    }
+
+    /// Notes how long a request that was answered held its place.
+    pub(crate) fn served(&mut self, grant: &Grant, now: Duration) {
+        if let Some(state) = self.site(grant.site) {
+            state.service.note(now.saturating_sub(grant.since));
+        }
     }
 
     /// How long a request for the site waits at the most.

@@ -29,3 +29,5 @@ mod sockets;
 mod sticky;
 pub mod up;
 mod upgrade;
+
+pub(crate) use options::policy;

@@ -52,8 +52,7 @@ pub(super) enum Origin {
 pub(super) struct Plan {
     pub(super) new: Rc<Settings>,
     origin: Origin,
-    pub(super) changes: Vec<Change>,
-    lines: Vec<String>,
+    pub(super) lines: Vec<String>,
     /// Places whose edge is replaced.
     replaced: Vec<usize>,
     /// Nodes whose agent is.
@@ -188,7 +187,6 @@ impl Parent {
         Ok(Plan {
             lines: settings::differences(&old, &new),
             replaced: self.replaced(&changes, &new),
-            changes,
             agents,
             has_other_nodes: old.nodes.len() != new.nodes.len(),
             new: Rc::new(new),

@@ -11,7 +11,7 @@ use super::save;
 use crate::control::{
     Code, Refusal, Response, SetSiteArguments, SiteSet, SiteSettings, SitesArguments,
 };
-use crate::settings::{self, Change, KeyChange, Live, Settings, Site, did_you_mean, one_of};
+use crate::settings::{self, KeyChange, Live, Settings, Site, did_you_mean, one_of};
 use pool_model::SiteId;
 use std::collections::BTreeMap;
 use std::rc::Rc;
@@ -30,7 +30,7 @@ impl Parent {
         let differs = self.differs();
         let told = |site: &Site| SiteSettings {
             name: site.name.clone(),
-            keys: json_keys(site),
+            keys: json_keys(&settings, site),
             differs: differs.iter().filter(|one| one.site == site.name).cloned().collect(),
         };
         let sites = settings.sites.iter().enumerate();
@@ -45,9 +45,8 @@ impl Parent {
         }
         let settings = self.settings();
         let Ok(file) = self.settings_with(&Live::default()) else { return Vec::new() };
-        let of =
-            |site: &Site| file.site(&site.name).map(|(_, old)| settings::site_changes(old, site));
-        settings.sites.iter().filter_map(of).flatten().collect()
+        let of = |site: &Site| settings::site_changes(&file, &settings, &site.name);
+        settings.sites.iter().flat_map(of).collect()
     }
 
     /// The file as it was read last, with these keys over it.
@@ -127,7 +126,7 @@ impl Parent {
     fn plan_set(&self, arguments: &SetSiteArguments) -> Result<(Plan, Vec<KeyChange>), Refusal> {
         let SetSiteArguments { site: name, keys, save, .. } = arguments;
         let old = self.settings();
-        let id = known(&old, name)?;
+        known(&old, name)?;
         let mut live = self.live.borrow().clone();
         if let Some(key) = keys.iter().find(|key| *save && key.trim_end().ends_with('=')) {
             let text = format!("`{key}` takes back what was set: that can't be saved");
@@ -139,13 +138,12 @@ impl Parent {
             })?;
         }
         let plan = self.plan(self.settings_with(&live)?, Origin::Set(live))?;
-        let is_of_site =
-            |change: &Change| matches!(change, Change::Site { id: changed, .. } if *changed == id);
-        if !plan.changes.iter().all(is_of_site) {
+        let own = format!("sites.{name}.");
+        if !plan.lines.iter().all(|line| line.starts_with(&own)) {
             let text = format!("only keys of {name} can be set here; nothing has changed");
             return Err(Refusal::new(Code::Refused, text));
         }
-        let changes = settings::site_changes(&old.sites[id.index()], &plan.new.sites[id.index()]);
+        let changes = settings::site_changes(&old, &plan.new, name);
         Ok((plan, changes))
     }
 
@@ -185,8 +183,8 @@ fn known(settings: &Settings, name: &str) -> Result<SiteId, Refusal> {
     Err(Refusal::new(Code::NotFound, format!("there is no site {name:?}; {help}")))
 }
 
-fn json_keys(site: &Site) -> BTreeMap<String, serde_json::Value> {
-    let keys = settings::site_keys(site).into_iter();
+fn json_keys(settings: &Settings, site: &Site) -> BTreeMap<String, serde_json::Value> {
+    let keys = settings::site_keys(settings, site).into_iter();
     keys.filter_map(|(key, value)| Some((key, serde_json::to_value(value).ok()?))).collect()
 }
 

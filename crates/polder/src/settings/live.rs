@@ -3,8 +3,7 @@
 //! They are kept as `--set` arguments are, and go through the same reader and the same checks:
 //! settings = file, then `up --set`, then these. A reload of the file forgets them.
 
-use super::model::Site;
-use super::show::site_table;
+use super::model::{Settings, Site};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::fmt;
@@ -112,22 +111,25 @@ impl fmt::Display for KeyChange {
     }
 }
 
-/// What a site's settings say, key by key, every default filled in.
+/// What the settings say of a site, key by key, every default filled in.
 #[must_use]
-pub fn site_keys(site: &Site) -> BTreeMap<String, toml::Value> {
-    site_table(site).into_iter().collect()
+pub fn site_keys(settings: &Settings, site: &Site) -> BTreeMap<String, toml::Value> {
+    settings.site_table(site).into_iter().collect()
 }
 
-/// The keys of one site that differ.
+/// The keys of one site that differ; none if it is in one of them only.
 #[must_use]
-pub fn site_changes(old: &Site, new: &Site) -> Vec<KeyChange> {
-    let (before, after) = (site_keys(old), site_keys(new));
+pub fn site_changes(old: &Settings, new: &Settings, site: &str) -> Vec<KeyChange> {
+    let (Some((_, before)), Some((_, after))) = (old.site(site), new.site(site)) else {
+        return Vec::new();
+    };
+    let (before, after) = (site_keys(old, before), site_keys(new, after));
     let mut names: Vec<&String> = before.keys().chain(after.keys()).collect();
     names.sort();
     names.dedup();
     let changes = names.into_iter().filter(|name| before.get(*name) != after.get(*name));
     let change = |name: &String| KeyChange {
-        site: new.name.clone(),
+        site: site.to_owned(),
         key: name.clone(),
         from: before.get(name).map(ToString::to_string),
         to: after.get(name).map(ToString::to_string),
@@ -160,7 +162,7 @@ mod tests {
         let mut live = set(&[("shop", "max=3"), ("shop", "balance = two-choices"), ("1", "max=5")]);
         let now = of(&live);
         let told: Vec<_> =
-            site_changes(&file.sites[0], &now.sites[0]).iter().map(ToString::to_string).collect();
+            site_changes(&file, &now, "shop").iter().map(ToString::to_string).collect();
         assert_eq!(
             told,
             [
@@ -168,7 +170,7 @@ mod tests {
                 "sites.shop.max: 2 -> 3"
             ]
         );
-        let told = site_changes(&file.sites[1], &now.sites[1]);
+        let told = site_changes(&file, &now, "1");
         assert_eq!(told[0].to_string(), "sites.1.max: not set -> 5");
         live.set("shop", "max=").unwrap();
         live.set("shop", "balance=").unwrap();

@@ -9,6 +9,7 @@ mod change;
 mod check;
 mod command;
 mod difference;
+mod fit;
 mod hash;
 mod live;
 mod model;
@@ -22,6 +23,7 @@ pub mod schema;
 mod show;
 mod source;
 mod tables;
+mod terms;
 mod tls;
 mod traffic;
 
@@ -30,8 +32,8 @@ pub use difference::differences;
 pub use hash::SettingsHash;
 pub use live::{KeyChange, Live, LiveError, site_changes, site_keys};
 pub use model::{
-    Check, ClientCertificate, Edge, Forwarded, Health, Http, Mode, Node, PolicyName, Pool, Remote,
-    Servers, Settings, Site, SiteTls, Start, Sticky, StickyBy,
+    Check, ClientCertificate, Edge, Forwarded, Health, Http, Mode, Node, PolicyName, Pool, Reads,
+    Remote, Servers, Settings, Site, SiteTls, Start, Sticky, StickyBy,
 };
 pub(crate) use names::RUNTIME_DIR_MAX_BYTES;
 pub use problem::{PROBLEMS_SHOWN_MAX, Problem, Problems, Severity};
@@ -235,3 +237,5 @@ mod fuzz_tests;
 mod reference_tests;
 #[cfg(test)]
 mod remote_tests;
+#[cfg(test)]
+mod terms_tests;
