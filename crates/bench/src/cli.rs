@@ -41,6 +41,9 @@ pub(crate) enum Command {
     Edges(FigureArguments),
     /// Memory of an idle connection at an edge that holds as many as it may; about 20 seconds
     Idle(FigureArguments),
+    /// The largest pool in the simulator, what a decision costs, 10,000 seeds of faults; about
+    /// 10 minutes
+    Simulate(FigureArguments),
     /// All of them, one after the other
     All(FigureArguments),
     /// Whether a pool starts, serves, moves and stops here: what the tests ask
@@ -66,6 +69,7 @@ pub(crate) enum PartOf {
     Memory,
     Edges,
     Idle,
+    Simulate,
 }
 
 /// Arguments of `burst`.
@@ -127,8 +131,18 @@ mod tests {
     fn clap_finds_no_contradiction_and_the_figures_are_listed() {
         Cli::command().debug_assert();
         let help = Cli::command().render_help().to_string();
-        let figures =
-            ["burst", "sensitivity", "churn", "reloads", "proxy", "memory", "edges", "idle", "all"];
+        let figures = [
+            "burst",
+            "sensitivity",
+            "churn",
+            "reloads",
+            "proxy",
+            "memory",
+            "edges",
+            "idle",
+            "simulate",
+            "all",
+        ];
         for figure in figures {
             assert!(help.contains(&format!("\n  {figure}")), "{help}");
         }

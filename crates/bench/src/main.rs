@@ -10,6 +10,7 @@
 //! cargo run --release -p bench -- memory       # reads of the record of a busy node
 //! cargo run --release -p bench -- edges        # the tail behind several edges
 //! cargo run --release -p bench -- idle         # memory of an idle connection
+//! cargo run --release -p bench -- simulate     # the simulator: speed, decisions, seeds of faults
 //! ```
 //!
 //! Each command: settings -> rigs ([`polder::rig`]) -> load -> measures -> table, JSON, SVG. The
@@ -30,6 +31,7 @@ mod progress;
 mod proxy;
 mod reloads;
 mod sensitivity;
+mod simulate;
 mod smoke;
 mod tools;
 mod waits;
@@ -93,6 +95,7 @@ fn run(command: &Command) -> anyhow::Result<()> {
         Command::Memory(arguments) => memory::run(&output("memory", arguments)?, &cancel),
         Command::Edges(arguments) => edges::run(&output("edges", arguments)?, &cancel),
         Command::Idle(arguments) => idle::run(&output("idle", arguments)?, &cancel),
+        Command::Simulate(arguments) => simulate::run(&output("simulate", arguments)?, &cancel),
         Command::All(arguments) => {
             burst::run(&output("burst", arguments)?, Apps::Stub, &cancel)?;
             sensitivity::run(&output("sensitivity", arguments)?, &cancel)?;
@@ -101,7 +104,8 @@ fn run(command: &Command) -> anyhow::Result<()> {
             proxy::run(&output("proxy", arguments)?, &cancel)?;
             memory::run(&output("memory", arguments)?, &cancel)?;
             edges::run(&output("edges", arguments)?, &cancel)?;
-            idle::run(&output("idle", arguments)?, &cancel)
+            idle::run(&output("idle", arguments)?, &cancel)?;
+            simulate::run(&output("simulate", arguments)?, &cancel)
         }
         Command::Smoke(arguments) => smoke::run(*arguments, &cancel),
         Command::Part(arguments) => {
@@ -110,6 +114,7 @@ fn run(command: &Command) -> anyhow::Result<()> {
                 PartOf::Memory => memory::least(&cancel)?,
                 PartOf::Edges => edges::least(&cancel)?,
                 PartOf::Idle => idle::least(&cancel)?,
+                PartOf::Simulate => simulate::least(&cancel)?,
             };
             println!("{summary}");
             Ok(())

@@ -60,3 +60,12 @@ fn idle_connections_are_opened_counted_and_asked_again() {
     assert_eq!(summary["failed_requests"], 0, "{summary}");
     assert!(summary["idle_connection_bytes"].as_f64().is_some(), "{summary}");
 }
+
+#[test]
+fn the_simulator_runs_its_largest_pool_and_breaks_no_property() {
+    let Some(summary) = least("simulate") else { return };
+    assert_above_zero(&summary, &["seconds_for_large_pool", "node_reads", "decision_us", "moves"]);
+    assert_eq!(summary["seeds"], 2, "{summary}");
+    assert_eq!(summary["violations"], 0, "{summary}");
+    assert_eq!(summary["equal_sites_late_moves"], 0, "{summary}");
+}

@@ -1,6 +1,8 @@
 //! The command line: what may be written, and what `--help` says.
 
-use crate::commands::{CompletionsArguments, LoadArguments, ManArguments, StubArguments};
+use crate::commands::{
+    CompletionsArguments, LoadArguments, ManArguments, SimulateArguments, StubArguments,
+};
 use crate::demo::DemoArguments;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use std::path::PathBuf;
@@ -59,6 +61,7 @@ Try things out:
   demo       See nodes move between sites, and what that is worth, in about a minute
   load       Send requests and count each one
   stub       Stand in for servers, with an exact capacity
+  simulate   See what a pool would do with your traffic, and how many nodes it needs
 
 Set up this machine:
   completions
@@ -79,6 +82,7 @@ Examples:
   polder move n3 shop                give node n3 to the site shop
   polder load burst --host shop.localhost --requests 4096
   polder load --trace access.log.gz --host shop.localhost --compress 1h
+  polder simulate --trace access.log.gz=shop --nodes 4..12
 
 `polder COMMAND --help` tells more of a command.
 
@@ -152,6 +156,8 @@ pub enum Command {
     Load(LoadArguments),
     /// Stand in for servers, with an exact capacity.
     Stub(StubArguments),
+    /// See what a pool would do with your traffic, and how many nodes it needs.
+    Simulate(Box<SimulateArguments>),
     /// Print the completions of bash, zsh or fish.
     Completions(CompletionsArguments),
     /// Print the manual page, or write those of all commands.
