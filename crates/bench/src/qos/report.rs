@@ -38,7 +38,7 @@ pub(super) fn text(results: &Results) -> String {
     text.line(format!(
         "All pools: look {look} ms, hold {hold} ms, one edge of one thread; requests in flight: \
          64 of a burst to equal\nsites, {IN_FLIGHT} of each loaded site else.\n\
-         Nodes: {} workers, {:.1} ms, max_in_flight {} and {} else: {:.0} requests/s; measured {}.\n\
+         Nodes: {} workers, {:.1} ms, max_in_flight {} and {}: {:.0} requests/s; measured {}.\n\
          Nodes that a site is left at least: {}. Guarantees: hard {HARD}, soft {SOFT}.",
         node.workers,
         node.service_time.as_secs_f64() * 1e3,
