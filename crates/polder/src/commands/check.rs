@@ -34,7 +34,10 @@ pub(super) fn run(arguments: &CheckArguments) -> Result<Output, CommandError> {
 fn as_json(settings: Option<&Settings>, problems: &Problems) -> String {
     let mut report = serde_json::json!({ "fine": settings.is_some(), "problems": problems.0 });
     if let Some((settings, shares)) = settings.and_then(|one| Some((one, shares_of(one)?))) {
-        let site = |(site, share): (&Site, Share)| serde_json::json!({ "name": site.name, "alone": share.alone, "all_loaded": share.all_loaded });
+        let site = |(site, share): (&Site, Share)| {
+            let Share { alone, all_loaded } = share;
+            serde_json::json!({ "name": site.name, "alone": alone, "all_loaded": all_loaded })
+        };
         report["sites"] = settings.sites.iter().zip(shares).map(site).collect();
     }
     format!("{report}\n")
