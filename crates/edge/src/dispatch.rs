@@ -23,6 +23,7 @@ mod handle;
 mod health;
 mod lanes;
 mod node;
+mod service;
 mod slow_start;
 mod stick;
 

@@ -100,17 +100,21 @@ impl<D: Dispatcher> Drop for Meter<D> {
         site.requests[usize::from(self.class)].add(1);
         let duration = self.started.elapsed();
         site.record_latency(duration);
+        let options = self.slot.map(|slot| &self.core.options().sites[slot.0]);
+        let objective = options.and_then(|site| site.objective);
+        if objective.is_some_and(|objective| duration > objective) {
+            site.slower.add(1);
+        }
         if self.request_bytes > 0 {
             site.request_body_bytes.add(self.request_bytes);
         }
         site.response_body_bytes.add(self.response_bytes);
         self.client.request_ends();
         if let (Some(entry), Some(log)) = (&self.entry, &self.core.log) {
-            let site = self.slot.map(|slot| &self.core.options().sites[slot.0]);
             let ended = Ended {
                 client: self.client.caller.address.ip().to_canonical(),
                 is_tls: self.client.caller.secured.is_some(),
-                site: site.map(|site| site.name.as_str()),
+                site: options.map(|site| site.name.as_str()),
                 labels: &self.labels,
                 duration,
                 bytes: self.response_bytes,

@@ -80,6 +80,9 @@ pub struct SiteOptions {
     pub sticky: Option<Sticky>,
     /// How many requests this edge lets in.
     pub rate: RateOptions,
+    /// What it promises its clients: requests that take longer, from their heads to the ends of
+    /// their responses, are counted.
+    pub objective: Option<Duration>,
 }
 
 impl SiteOptions {
@@ -90,8 +93,8 @@ impl SiteOptions {
         let hosts = hosts.iter().map(|&host| host.to_owned()).collect();
         let name = name.to_owned();
         let (tls, proxy_protocol_out, sticky) = (None, None, None);
-        let (body_bytes_max, rate) = (1 << 30, RateOptions::default());
-        Self { id, name, hosts, body_bytes_max, tls, proxy_protocol_out, sticky, rate }
+        let (body_bytes_max, rate, objective) = (1 << 30, RateOptions::default(), None);
+        Self { id, name, hosts, body_bytes_max, tls, proxy_protocol_out, sticky, rate, objective }
     }
 }
 

@@ -282,7 +282,8 @@ impl<W: Waiter> Core<W> {
             }
         }
         let address = SocketAddr::from((server.address, server.port));
-        let grant = Grant { node: node_id, site, version, address, life: node.life };
+        let (life, since) = (node.life, now);
+        let grant = Grant { node: node_id, site, version, address, life, since };
         let spread = self.measured.spread;
         if let Some(state) = self.site(site) {
             state.in_flight += 1;

@@ -5,6 +5,7 @@ use super::counts::SiteCounts;
 use super::health::{HealthOptions, ejections_max};
 use super::lanes::{Lanes, Waiting, insert, skip_gone};
 use super::node::Node;
+use super::service::{Service, kept_after};
 use super::slow_start;
 use crate::face::{Ask, Refusal, Verdict};
 use moves::looper::{FirstDispatch, NodeSeen, SiteSeen};
@@ -12,7 +13,7 @@ use policy::choose::Balance;
 use pool_model::{EdgeId, NodeId, SiteId};
 use shared_state::slot::NodeSlot;
 use shared_state::words::Assign;
-use shared_state::{EdgeDemand, NodeRecord};
+use shared_state::{EdgeDemand, EdgeService, NodeRecord};
 use std::collections::VecDeque;
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -71,6 +72,8 @@ pub(crate) struct Grant {
     pub(crate) address: SocketAddr,
     /// Which region of the node it is counted in: a restarted agent has a new one.
     pub(super) life: u32,
+    /// When it was given its place.
+    pub(super) since: Duration,
 }
 
 /// Somebody who waits.
@@ -96,6 +99,7 @@ pub(super) struct Site<W> {
     pub(super) turn: usize,
     pub(super) ejected_any: bool,
     pub(super) counts: SiteCounts,
+    service: Service,
 }
 
 impl<W: Waiter> Site<W> {
@@ -111,6 +115,7 @@ impl<W: Waiter> Site<W> {
             turn: 0,
             ejected_any: false,
             counts: SiteCounts::default(),
+            service: Service::default(),
         }
     }
 
@@ -145,6 +150,8 @@ pub(crate) struct Core<W> {
     pub(super) measured: Measured,
     pub(super) first: Vec<FirstDispatch>,
     demand: Vec<EdgeDemand>,
+    /// When the last look asked for service times.
+    serviced: Duration,
 }
 
 impl<W: Waiter> Core<W> {
@@ -163,6 +170,7 @@ impl<W: Waiter> Core<W> {
             random: u64::from(options.incarnation) | 1,
             measured: Measured::default(),
             first: Vec::new(),
+            serviced: Duration::ZERO,
         }
     }
 
@@ -194,6 +202,23 @@ impl<W: Waiter> Core<W> {
             *told = EdgeDemand { queued: site.queued() as u32, in_flight: site.in_flight };
         }
         &self.demand
+    }
+
+    /// How long servers took for the requests of this edge, by site.
+    pub(crate) fn service(&mut self, now: Duration, out: &mut Vec<EdgeService>) {
+        let kept = kept_after(now.saturating_sub(std::mem::replace(&mut self.serviced, now)));
+        out.clear();
+        let look = |site: &mut Option<Site<W>>| {
+            site.as_mut().map_or_else(EdgeService::default, |site| site.service.look(kept))
+        };
+        out.extend(self.sites.iter_mut().map(look));
+    }
+
+    /// Notes how long a request that was answered held its place.
+    pub(crate) fn served(&mut self, grant: &Grant, now: Duration) {
+        if let Some(state) = self.site(grant.site) {
+            state.service.note(now.saturating_sub(grant.since));
+        }
     }
 
     /// How long a request for the site waits at the most.

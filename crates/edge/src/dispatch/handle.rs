@@ -8,11 +8,13 @@ use moves::looper::{FirstDispatch, Host, NodeSeen, SiteSeen, monotonic};
 use pool_model::{NodeId, SiteId};
 use shared_state::slot::{NodeSlot, SlotTaken};
 use shared_state::words::{Assign, Lease};
-use shared_state::{EdgeDemand, NodeRecord};
+use shared_state::{EdgeDemand, EdgeService, NodeRecord};
+use std::cell::Cell;
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::thread::Thread;
+use std::time::Duration;
 use tokio::sync::oneshot;
 
 /// The dispatcher of one edge: a handle that its threads and its look loop share.
@@ -41,6 +43,8 @@ impl Waiter for Waits {
 pub struct NodePermit {
     shared: Arc<Shared>,
     grant: Grant,
+    /// Whether its server answered it: then the time that it took counts.
+    answered: Cell<bool>,
 }
 
 impl Dispatch {
@@ -100,6 +104,10 @@ impl Host for Dispatch {
         out.extend_from_slice(self.shared.lock().demand());
     }
 
+    fn service(&mut self, now: Duration, out: &mut Vec<EdgeService>) {
+        self.shared.lock().service(now, out);
+    }
+
     fn is_failing(&mut self, node: NodeId) -> bool {
         self.shared.lock().is_failing(node, monotonic())
     }
@@ -138,7 +146,7 @@ impl Shared {
         let mut out = Vec::new();
         change(&mut self.lock(), &mut out);
         for (waiter, grant) in out {
-            let permit = NodePermit { shared: Arc::clone(self), grant };
+            let permit = NodePermit::new(self, grant);
             // Whoever stopped waiting hands the permit back by dropping it.
             drop(waiter.0.send(permit));
         }
@@ -167,9 +175,7 @@ impl Dispatcher for Dispatch {
             })
         };
         match (outcome, receiver) {
-            (Outcome::Granted(grant), _) => {
-                Ok(NodePermit { shared: Arc::clone(&self.shared), grant })
-            }
+            (Outcome::Granted(grant), _) => Ok(NodePermit::new(&self.shared, grant)),
             (Outcome::Queued { .. }, Some(waits)) => {
                 self.shared.wake_looker();
                 let limit = self.shared.lock().queue_timeout(site).unwrap_or_default();
@@ -189,6 +195,12 @@ impl Dispatcher for Dispatch {
     }
 }
 
+impl NodePermit {
+    fn new(shared: &Arc<Shared>, grant: Grant) -> Self {
+        Self { shared: Arc::clone(shared), grant, answered: Cell::new(false) }
+    }
+}
+
 impl Permit for NodePermit {
     fn node(&self) -> NodeId {
         self.grant.node
@@ -199,6 +211,7 @@ impl Permit for NodePermit {
     }
 
     fn report(&self, verdict: Verdict) {
+        self.answered.set(verdict == Verdict::Answered);
         let now = monotonic();
         if self.shared.lock().report(&self.grant, verdict, now) {
             let (node, address) = (self.grant.node.get(), self.grant.address);
@@ -210,7 +223,14 @@ impl Permit for NodePermit {
 impl Drop for NodePermit {
     fn drop(&mut self) {
         let (shared, grant) = (Arc::clone(&self.shared), self.grant);
-        shared.change(|core, out| core.leave(&grant, monotonic(), out));
+        let answered = self.answered.get();
+        shared.change(|core, out| {
+            let now = monotonic();
+            if answered {
+                core.served(&grant, now);
+            }
+            core.leave(&grant, now, out);
+        });
     }
 }
 

@@ -10,6 +10,7 @@ mod interrupt;
 mod load;
 mod paper;
 mod pool;
+mod shares;
 mod status;
 mod stub;
 mod up;

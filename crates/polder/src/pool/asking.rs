@@ -218,6 +218,7 @@ mod tests {
             decided_ns,
             effect_ns: decided_ns + 10,
             first_dispatch_ns,
+            ..MoveRecord::default()
         }
     }
 

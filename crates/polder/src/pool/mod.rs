@@ -25,3 +25,5 @@ mod sockets;
 mod sticky;
 pub mod up;
 mod upgrade;
+
+pub(crate) use options::policy;

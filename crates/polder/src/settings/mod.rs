@@ -8,6 +8,7 @@ mod change;
 mod check;
 mod command;
 mod difference;
+mod fit;
 mod hash;
 mod model;
 mod names;
@@ -20,6 +21,7 @@ pub mod schema;
 mod show;
 mod source;
 mod tables;
+mod terms;
 mod tls;
 mod traffic;
 
@@ -27,8 +29,8 @@ pub use change::{Change, apply, arranged, changes, concerns_agent};
 pub use difference::differences;
 pub use hash::SettingsHash;
 pub use model::{
-    Check, ClientCertificate, Edge, Forwarded, Health, Http, Mode, Node, PolicyName, Pool, Remote,
-    Servers, Settings, Site, SiteTls, Start, Sticky, StickyBy,
+    Check, ClientCertificate, Edge, Forwarded, Health, Http, Mode, Node, PolicyName, Pool, Reads,
+    Remote, Servers, Settings, Site, SiteTls, Start, Sticky, StickyBy,
 };
 pub(crate) use names::RUNTIME_DIR_MAX_BYTES;
 pub use problem::{PROBLEMS_SHOWN_MAX, Problem, Problems, Severity};
@@ -192,3 +194,5 @@ mod fuzz_tests;
 mod reference_tests;
 #[cfg(test)]
 mod remote_tests;
+#[cfg(test)]
+mod terms_tests;

@@ -2,6 +2,7 @@
 
 mod render;
 mod report;
+mod terms;
 mod traffic;
 
 pub use render::{moves_table, status_text};
@@ -9,6 +10,7 @@ pub use report::{
     ChangeStatus, EdgeStatus, MoveRecord, NodeState, NodeStatus, PoolStatus, REPORT_VERSION,
     SiteStatus, StatusReport, Warning,
 };
+pub use terms::{BelowHardStatus, TermsStatus, TraitsStatus};
 pub use traffic::TrafficStatus;
 
 /// A small pool for tests.
@@ -27,10 +29,12 @@ pub(crate) fn example() -> StatusReport {
         failed: 1,
         refused: 2,
         traffic: TrafficStatus::default(),
+        terms: TermsStatus { soft: 1, hard_met: true, soft_met: true, ..TermsStatus::default() },
     };
     let node = |name: &str, site: Option<&str>, state| NodeStatus {
         name: name.into(),
         site: site.map(str::to_owned),
+        version: 2,
         in_flight: 4,
         max_in_flight: 8,
         upgraded: 3,
@@ -38,6 +42,7 @@ pub(crate) fn example() -> StatusReport {
         restarts: 1,
         servers: vec!["ready".into(), "starting".into()],
         scheduled: None,
+        traits: TraitsStatus::default(),
     };
     StatusReport {
         version: REPORT_VERSION,

@@ -3,6 +3,7 @@
 //! Each edge reports the whole pool as its last look saw it, and its own requests; the parent
 //! process of `polder up` puts the reports of its edges together ([`StatusReport::merge`]).
 
+use super::terms::{TermsStatus, TraitsStatus};
 use super::traffic::TrafficStatus;
 use crate::settings::SettingsHash;
 use serde::{Deserialize, Serialize};
@@ -107,6 +108,9 @@ pub struct SiteStatus {
     /// What the edges did with them besides.
     #[serde(default)]
     pub traffic: TrafficStatus,
+    /// What else it was promised, and how that is kept.
+    #[serde(default)]
+    pub terms: TermsStatus,
 }
 
 /// One node.
@@ -116,6 +120,9 @@ pub struct NodeStatus {
     pub name: String,
     /// The site whose new requests it accepts.
     pub site: Option<String>,
+    /// How often it has moved.
+    #[serde(default)]
+    pub version: u32,
     /// Requests in flight, over all edges and sites.
     pub in_flight: u32,
     /// Requests that it takes at once.
@@ -133,6 +140,9 @@ pub struct NodeStatus {
     /// `normal: ` and why; none under `polder up`.
     #[serde(default)]
     pub scheduled: Option<String>,
+    /// What it is.
+    #[serde(default)]
+    pub traits: TraitsStatus,
 }
 
 /// How a node is.
@@ -317,7 +327,7 @@ impl fmt::Display for Warning {
 }
 
 /// One move, as the log keeps it.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct MoveRecord {
     /// When it took effect; milliseconds since 1970, by the edge's clock. For people only.
     pub at_unix_ms: u64,
@@ -347,6 +357,12 @@ pub struct MoveRecord {
     /// The first request to the moved node, by the same clock.
     #[serde(default)]
     pub first_dispatch_ns: Option<u64>,
+    /// How often the node has moved, this move included.
+    #[serde(default)]
+    pub version: Option<u32>,
+    /// A moment before it took effect and one after it, by the same clock: as near as can be told.
+    #[serde(default)]
+    pub swapped_ns: Option<(u64, u64)>,
 }
 
 impl StatusReport {
@@ -368,6 +384,7 @@ impl StatusReport {
                 site.failed += other.failed;
                 site.refused += other.refused;
                 site.traffic.add(&other.traffic);
+                site.terms.add(&other.terms);
             }
             for (node, other) in merged.nodes.iter_mut().zip(&report.nodes) {
                 node.upgraded += other.upgraded;
@@ -431,9 +448,12 @@ mod tests {
         second.edges[0].look_every_ms = 0.5;
         second.sites[0].queued = 99;
         second.edges[0].settings_hash = SettingsHash(5);
+        (second.sites[0].terms.slower, second.sites[0].terms.below_hard.node_s) = (7, 2.5);
         let merged = StatusReport::merge(vec![second, first.clone()]).unwrap();
         assert_eq!(merged.edges.iter().map(|edge| edge.edge).collect::<Vec<_>>(), [0, 7]);
         assert_eq!(merged.sites[0].requests, 2 * first.sites[0].requests);
+        assert_eq!(merged.sites[0].terms.slower, 7);
+        assert_eq!(merged.sites[0].terms.below_hard.node_s, 2.5);
         // The busier edge's view holds for what both see.
         assert_eq!(merged.sites[0].queued, 99);
         let differ = Warning::SettingsDiffer { edge: 7, hash: SettingsHash(5) };
