@@ -78,7 +78,7 @@ impl Case {
         let loaded = match self {
             Self::Usual => draw.below(2) == 0,
             Self::AllLoaded => true,
-            Self::NothingFits => id.index() % 10 != 0,
+            Self::NothingFits => !id.index().is_multiple_of(10),
         };
         let wants = Classes(u32::from(self == Self::NothingFits && loaded));
         let terms = SiteTerms {

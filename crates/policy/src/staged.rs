@@ -149,7 +149,7 @@ impl Fit<'_> {
                 marks.mark(Some(site.id));
             }
         }
-        let mut best: Vec<Option<((u32, u32), &NodeView)>> = vec![None; self.view.sites.len()];
+        let mut best: Vec<Option<(_, &NodeView)>> = vec![None; self.view.sites.len()];
         for node in self.view.nodes.iter().filter(|node| marks.has(node)) {
             let gain = fit(taker, node);
             if gain == 0 || !node.movable {
