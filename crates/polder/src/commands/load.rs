@@ -3,6 +3,7 @@
 mod trace;
 
 pub use trace::TraceArguments;
+pub(super) use trace::{format_named, time_s};
 
 use super::interrupt::Interrupt;
 use super::{CommandError, Output};
