@@ -46,7 +46,7 @@ pub(super) struct Placing<'a> {
     pub(super) site: SiteId,
     pub(super) ask: Ask<'a>,
     pub(super) now: Duration,
-    /// It has not waited: whoever waits for a server goes first there.
+    /// It has not waited: whoever waits for a server goes first there, unless of a lower class.
     pub(super) is_new: bool,
 }
 
@@ -179,7 +179,7 @@ impl<W: Waiter> Core<W> {
                     slow.push((index, part));
                 }
             }
-            if lanes && state.lanes.contains(place) {
+            if lanes && state.lanes.go_before(place, ask.rank) {
                 max_in_flight = 0;
             }
             if node.is_asked() {

@@ -1,7 +1,7 @@
 //! The shell around the core: waiting, time-outs, permits.
 
 use super::core::{Core, DispatchOptions, Grant, Outcome, SiteRules, Waiter};
-use super::counts::SiteCounts;
+use super::counts::{ClassCounts, SiteCounts};
 use super::health::HealthOptions;
 use crate::face::{Ask, Dispatcher, Permit, Refusal, Verdict};
 use moves::looper::{FirstDispatch, Host, NodeSeen, SiteSeen, monotonic};
@@ -31,7 +31,7 @@ struct Shared {
 }
 
 /// The sending half of somebody's wait.
-struct Waits(oneshot::Sender<NodePermit>);
+struct Waits(oneshot::Sender<Result<NodePermit, Refusal>>);
 
 impl Waiter for Waits {
     fn is_gone(&self) -> bool {
@@ -82,6 +82,12 @@ impl Dispatch {
     #[must_use]
     pub fn counts(&self) -> Vec<SiteCounts> {
         self.shared.lock().counts(monotonic())
+    }
+
+    /// What was counted for each admission class, by the site's index; empty without classes.
+    #[must_use]
+    pub fn class_counts(&self) -> Vec<Vec<ClassCounts>> {
+        self.shared.lock().class_counts()
     }
 }
 
@@ -135,6 +141,14 @@ impl Host for Dispatch {
     }
 }
 
+/// Tells those who waited in vain.
+fn tell(shed: Vec<(Waits, Refusal)>) {
+    for (waiter, refusal) in shed {
+        // It may have stopped waiting.
+        drop(waiter.0.send(Err(refusal)));
+    }
+}
+
 impl Shared {
     fn lock(&self) -> MutexGuard<'_, Core<Waits>> {
         // A panic in the core is a broken invariant of one call; the counts lie in shared memory.
@@ -144,11 +158,16 @@ impl Shared {
     /// Changes the core, then, without its lock, wakes whoever was let go.
     fn change(self: &Arc<Self>, change: impl FnOnce(&mut Core<Waits>, &mut Vec<(Waits, Grant)>)) {
         let mut out = Vec::new();
-        change(&mut self.lock(), &mut out);
+        let shed = {
+            let mut core = self.lock();
+            change(&mut core, &mut out);
+            core.take_shed()
+        };
+        tell(shed);
         for (waiter, grant) in out {
             let permit = NodePermit::new(self, grant);
             // Whoever stopped waiting hands the permit back by dropping it.
-            drop(waiter.0.send(permit));
+            drop(waiter.0.send(Ok(permit)));
         }
     }
 
@@ -166,21 +185,23 @@ impl Dispatcher for Dispatch {
 
     async fn acquire(&self, site: SiteId, ask: Ask<'_>) -> Result<NodePermit, Refusal> {
         let mut receiver = None;
-        let outcome = {
+        let (outcome, shed) = {
             let mut core = self.shared.lock();
-            core.request(site, ask, monotonic(), || {
+            let outcome = core.request(site, ask, monotonic(), || {
                 let (sender, waits) = oneshot::channel();
                 receiver = Some(waits);
                 Waits(sender)
-            })
+            });
+            (outcome, core.take_shed())
         };
+        tell(shed);
         match (outcome, receiver) {
             (Outcome::Granted(grant), _) => Ok(NodePermit::new(&self.shared, grant)),
             (Outcome::Queued { .. }, Some(waits)) => {
                 self.shared.wake_looker();
                 let limit = self.shared.lock().queue_timeout(site).unwrap_or_default();
                 match tokio::time::timeout(limit, waits).await {
-                    Ok(Ok(permit)) => Ok(permit),
+                    Ok(Ok(decided)) => decided,
                     Ok(Err(_)) => Err(Refusal::Draining),
                     Err(_) => Err(Refusal::QueueTimeout),
                 }

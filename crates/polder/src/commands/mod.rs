@@ -12,6 +12,7 @@ mod paper;
 mod pool;
 mod shares;
 mod simulate;
+mod site;
 mod status;
 mod stub;
 mod up;
@@ -149,6 +150,7 @@ pub fn run(cli: &Cli) -> Result<Output, CommandError> {
         Command::Undrain(arguments) => admin::undrain(arguments),
         Command::Pause(arguments) => admin::pause(arguments),
         Command::Resume(arguments) => admin::resume(arguments),
+        Command::Site(arguments) => site::run(arguments, style),
         Command::Reload(arguments) => change::reload(arguments),
         Command::Upgrade(arguments) => change::upgrade(arguments),
         Command::Demo(arguments) => demo::run(arguments, style),

@@ -52,6 +52,22 @@ macro_rules! sites {
     };
 }
 
+/// A value for each admission class of each site.
+macro_rules! classes {
+    ($class:ident => $value:expr) => {
+        |report| {
+            let of = |site: &crate::status::SiteStatus| -> Vec<Sample> {
+                let sample = |$class: &crate::status::ClassStatus| Sample {
+                    labels: vec![("site", site.name.clone()), ("class", $class.name.clone())],
+                    value: $value,
+                };
+                site.classes.iter().map(sample).collect()
+            };
+            report.sites.iter().flat_map(of).collect()
+        }
+    };
+}
+
 /// A value for each node.
 macro_rules! nodes {
     ($node:ident => $value:expr) => {
@@ -233,6 +249,21 @@ const FAMILIES: &[Family] = &[
         "Sticky requests that went elsewhere: their server was gone, or full for too long.",
         sites!(site => site.traffic.sticky_anew as f64),
     ),
+    counter(
+        "polder_class_requests",
+        "Requests of an admission class.",
+        classes!(class => class.requests as f64),
+    ),
+    counter(
+        "polder_class_shed_requests",
+        "Requests of an admission class that were refused for want of room.",
+        classes!(class => class.shed as f64),
+    ),
+    gauge(
+        "polder_class_queued_requests",
+        "Requests of an admission class that wait.",
+        classes!(class => class.queued as f64),
+    ),
     gauge("polder_node_site", "1 for the site that the node serves.", node_sites),
     gauge(
         "polder_node_in_flight_requests",
@@ -354,8 +385,16 @@ mod tests {
 
     #[test]
     fn the_report_is_in_the_metrics() {
-        let text = text(example());
+        let mut report = example();
+        report.sites[1].classes = vec![crate::status::ClassStatus {
+            name: "gold".into(),
+            requests: 70,
+            shed: 9,
+            queued: 2,
+        }];
+        let text = text(report);
         for line in [
+            "polder_class_shed_requests_total{site=\"blog\",class=\"gold\"} 9.0",
             "polder_site_nodes{site=\"shop\"} 1.0",
             "polder_site_requests_total{site=\"blog\"} 5000.0",
             "polder_site_soft_nodes{site=\"shop\"} 1.0",

@@ -117,8 +117,7 @@ impl EdgeControl {
     fn update(&self, arguments: &UpdateArguments) -> Result<Response, Refusal> {
         let refused = |error: String| Refusal::new(Code::Refused, error);
         let file = &arguments.file;
-        let checked = settings::load(file, &[]).map_err(|error| refused(error.to_string()))?;
-        let settings = checked.settings;
+        let settings = settings::load_running(file).map_err(|error| refused(error.to_string()))?;
         let parts = self.parts(&settings, arguments).map_err(|e| refused(format!("{e:#}")))?;
         let Parts { edge: options, dispatch, update } = parts;
         if let (Some(edge), Some(options)) = (&*self.edge.borrow(), options) {
@@ -160,7 +159,9 @@ impl EdgeControl {
             Request::Status => {
                 let status = self.status(u64::MAX)?;
                 let (counters, balance) = (self.counters.snapshot(), self.dispatch.counts());
-                let report = self.reporter.borrow().report(&status, &counters, &balance);
+                let classes = self.dispatch.class_counts();
+                let reporter = self.reporter.borrow();
+                let report = reporter.report(&status, &counters, &balance, &classes);
                 Ok(Response::Status(Box::new(report)))
             }
             Request::Moves(arguments) => {
@@ -194,7 +195,11 @@ impl EdgeControl {
                 Ok(Response::done("nodes move again"))
             }
             Request::Update(arguments) => self.update(arguments),
-            Request::Stop | Request::Reload(_) | Request::Upgrade(_) => {
+            Request::Stop
+            | Request::Reload(_)
+            | Request::Sites(_)
+            | Request::SetSite(_)
+            | Request::Upgrade(_) => {
                 Err(Refusal::new(Code::Refused, "that is a matter of the parent process"))
             }
         }

@@ -83,6 +83,7 @@ pub(super) fn edge(
             proxy_protocol_out: site.proxy_protocol_out,
             sticky,
             rate: site.rate,
+            admission: site.admission.clone(),
             objective: site.terms.objective.map(|told| Duration::from_micros(told.p99_us.into())),
         });
     }
@@ -170,6 +171,12 @@ pub(super) fn dispatch(
             queue_timeout: ms(site.queue_timeout_ms),
             slow_start: ms(site.slow_start_ms),
             stick_wait: ms(site.sticky.as_ref().map_or(0, |sticky| sticky.wait_ms)),
+            // The reader keeps it below `CLASSES_MAX`.
+            classes: u8::try_from(site.admission.len() + 1).unwrap_or(u8::MAX),
+            objective: site
+                .terms
+                .objective
+                .map(|objective| Duration::from_micros(objective.p99_us.into())),
         });
     }
     let health = HealthOptions {

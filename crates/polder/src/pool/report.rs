@@ -4,10 +4,10 @@
 use crate::control::FirstDispatch;
 use crate::settings::{Settings, SettingsHash, Site};
 use crate::status::{
-    BelowHardStatus, EdgeStatus, MoveRecord, NodeState, NodeStatus, PoolStatus, REPORT_VERSION,
-    SiteStatus, StatusReport, TermsStatus, TrafficStatus, TraitsStatus, Warning,
+    BelowHardStatus, ClassStatus, EdgeStatus, MoveRecord, NodeState, NodeStatus, PoolStatus,
+    REPORT_VERSION, SiteStatus, StatusReport, TermsStatus, TrafficStatus, TraitsStatus, Warning,
 };
-use edge::dispatch::SiteCounts;
+use edge::dispatch::{ClassCounts, SiteCounts};
 use edge::{Reason, SiteSnapshot, Snapshot};
 use moves::Ending;
 use moves::looper::{Cause, Link, LoopStatus, MoveLine, SiteState, monotonic};
@@ -77,11 +77,12 @@ impl Reporter {
         pool: &LoopStatus,
         counters: &Snapshot,
         balance: &[SiteCounts],
+        classes: &[Vec<ClassCounts>],
     ) -> StatusReport {
         StatusReport {
             version: REPORT_VERSION,
             pool: self.pool(pool),
-            sites: self.sites(pool, counters, balance),
+            sites: self.sites(pool, counters, balance, classes),
             nodes: self.nodes(pool, counters),
             edges: vec![self.edge(pool, counters)],
             warnings: self.warnings(pool, balance),
@@ -108,6 +109,7 @@ impl Reporter {
         pool: &LoopStatus,
         counters: &Snapshot,
         balance: &[SiteCounts],
+        classes: &[Vec<ClassCounts>],
     ) -> Vec<SiteStatus> {
         let mut told = Vec::new();
         for (index, site) in self.settings.sites.iter().enumerate() {
@@ -116,7 +118,8 @@ impl Reporter {
             let guarantee = site.terms.guarantee;
             let count = own.map_or(0, answered);
             let refused = own.map_or(0, |own| {
-                own.refused(Reason::QueueFull) + own.refused(Reason::QueueTimeout)
+                let reasons = [Reason::QueueFull, Reason::QueueTimeout, Reason::Shed];
+                reasons.map(|reason| own.refused(reason)).iter().sum()
             });
             let load = seen.filter(|seen| seen.capacity > 0).map(|seen| seen.load);
             told.push(SiteStatus {
@@ -132,6 +135,7 @@ impl Reporter {
                 failed: own.map_or(0, |own| own.requests[5].saturating_sub(refused)),
                 refused,
                 traffic: traffic(own, balance.get(index)),
+                classes: class_statuses(&site.admission, classes.get(index)),
                 terms: self.terms(site, seen, own),
             });
         }
@@ -349,6 +353,22 @@ fn traffic(own: Option<&SiteSnapshot>, balance: Option<&SiteCounts>) -> TrafficS
         ejected: balance.ejected,
         slow: balance.slow,
     }
+}
+
+/// What the dispatcher counted for a site's admission classes.
+fn class_statuses(
+    rules: &[edge::ClassRule],
+    counts: Option<&Vec<ClassCounts>>,
+) -> Vec<ClassStatus> {
+    let names = rules.iter().map(|rule| rule.name.as_str()).chain([edge::LAST_CLASS]);
+    let counts = names.zip(counts.into_iter().flatten());
+    let status = |(name, counts): (&str, &ClassCounts)| ClassStatus {
+        name: name.to_owned(),
+        requests: counts.requests,
+        shed: counts.shed,
+        queued: counts.queued,
+    };
+    counts.map(status).collect()
 }
 
 /// How the service for edges elsewhere is scheduled, for a person.

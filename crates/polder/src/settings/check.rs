@@ -20,8 +20,17 @@ const EDGES_MAX: usize = EdgeId::MAX.index() + 1;
 const LISTEN_DEFAULT: SocketAddr =
     SocketAddr::new(std::net::IpAddr::V4(std::net::Ipv4Addr::LOCALHOST), 8080);
 
+/// For which pool settings are checked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Stage {
+    /// One that starts by them.
+    Starts,
+    /// One that runs, and goes on by them.
+    Runs,
+}
+
 /// Checks a draft and completes it: nodes of a `count` one by one, servers in the order of sites.
-pub(super) fn complete(draft: Draft, end: &Span, findings: &Findings) -> Settings {
+pub(super) fn complete(draft: Draft, pool: Stage, end: &Span, findings: &Findings) -> Settings {
     let Draft { mut settings, marks } = draft;
     if settings.edges.is_empty() {
         settings.edges.push(Edge {
@@ -40,7 +49,7 @@ pub(super) fn complete(draft: Draft, end: &Span, findings: &Findings) -> Setting
     settings.nodes = every_node(&settings, &marks, findings);
     numbers(&settings, &marks, end, findings);
     if !marks.counts_spoilt {
-        super::terms::check(&settings, &marks, findings);
+        super::terms::check(&settings, pool, &marks, findings);
     }
     programs(&settings, &marks, findings);
     certificates(&settings, &marks, findings);

@@ -297,6 +297,8 @@ pub struct Site {
     pub sticky: Option<Sticky>,
     /// How many requests each edge lets in.
     pub rate: edge::RateOptions,
+    /// Which of its requests go first.
+    pub admission: Vec<edge::ClassRule>,
 }
 
 /// `tls` of a site: PEM files.

@@ -211,8 +211,19 @@ fn rate_table(rate: &edge::RateOptions) -> Option<Table> {
     (!table.is_empty()).then_some(table)
 }
 
+fn admission_tables(rules: &[edge::ClassRule]) -> Option<Value> {
+    let tables = rules.iter().map(|rule| {
+        table! {
+            "name": Value::from(rule.name.as_str()),
+            "header": rule.header.as_ref().map(|header| Value::from(header.to_string())),
+            "path": rule.path.as_deref().map(Value::from),
+        }
+    });
+    (!rules.is_empty()).then(|| Value::from(tables.collect::<Vec<Table>>()))
+}
+
 impl Settings {
-    fn site_table(&self, site: &Site) -> Table {
+    pub(super) fn site_table(&self, site: &Site) -> Table {
         let balance = match site.balance {
             Balance::LeastInFlight => "least-in-flight",
             Balance::RoundRobin => "round-robin",
@@ -257,6 +268,7 @@ impl Settings {
             "slow_start_ms": Value::from(site.slow_start_ms),
             "sticky": site.sticky.as_ref().map(|sticky| Value::from(sticky_table(sticky))),
             "rate": rate_table(&site.rate).map(Value::from),
+            "admission": admission_tables(&site.admission),
         }
     }
 

@@ -473,6 +473,13 @@ pub const SITES: Section = Section {
             Missing::Means("no limit"),
             "How many requests a client and the site may make: `{ client_per_s = 50 }`.",
         ),
+        key(
+            "admission",
+            Kind::Tables,
+            Missing::Means("all requests are alike"),
+            "Which requests go first, the most important first: `[{ name = \"gold\", header = \
+             \"X-Plan: gold\" }, { name = \"api\", path = \"/api/\" }]`.",
+        ),
     ],
 };
 
@@ -585,6 +592,35 @@ pub const RATE: Section = Section {
             RATE_PER_S,
             Missing::Means("as `site_per_s`"),
             "Requests of all at once, after a rest.",
+        ),
+    ],
+};
+
+/// `admission = [{ ... }]` of a site.
+pub const ADMISSION: Section = Section {
+    name: "admission",
+    repeated: true,
+    help: "Classes of requests, the most important first; at most 7. Requests that match none form \
+           the last one, `other`. Of those that wait, higher classes go first; in a full queue a \
+           higher one takes the place of the newest of the lowest. Where the site has an objective \
+           (`p99_ms`), requests that would be answered too late are refused at once, but for the \
+           highest class. Who is refused gets 503 and, in `Retry-After`, the seconds until the \
+           queue would be empty, 1 to 60. What a client says is believed: where clients choose \
+           the header, it says what they want, not what they may have.",
+    keys: &[
+        key("name", Kind::Text, Missing::Required, "Names the class, in metrics and the log."),
+        key(
+            "header",
+            Kind::Text,
+            Missing::Means("any"),
+            "A header field that its requests have: `Name: value`, or `Name` for any value.",
+        ),
+        key(
+            "path",
+            Kind::Text,
+            Missing::Means("any"),
+            "What the path of its requests begins with, as clients send it. With both, both must \
+             match.",
         ),
     ],
 };

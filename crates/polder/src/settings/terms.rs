@@ -1,5 +1,6 @@
 //! What sites are promised and want, and what nodes are: reading it, and whether it can be kept.
 
+use super::check::Stage;
 use super::fit;
 use super::model::{Node, PolicyName, Reads, Settings, Site};
 use super::names::{is_name, name_help};
@@ -109,7 +110,7 @@ pub(super) fn number_classes(settings: &mut Settings, marks: &Marks, findings: &
 }
 
 /// Whether the promises to the sites can be kept, each and all together.
-pub(super) fn check(settings: &Settings, marks: &Marks, findings: &Findings) {
+pub(super) fn check(settings: &Settings, pool: Stage, marks: &Marks, findings: &Findings) {
     let nodes = settings.nodes.len();
     let (mut hard_sum, mut start_sum) = (0usize, 0usize);
     let mut is_kept = true;
@@ -117,7 +118,7 @@ pub(super) fn check(settings: &Settings, marks: &Marks, findings: &Findings) {
         let name = shown(&site.name);
         if bounds(site, mark, findings) {
             is_kept = false;
-        } else {
+        } else if pool == Stage::Starts {
             starts(site, mark, nodes, findings);
         }
         let before = (hard_sum, start_sum);
@@ -127,14 +128,16 @@ pub(super) fn check(settings: &Settings, marks: &Marks, findings: &Findings) {
             let message = format!("up to site `{name}`, `hard` sums up to {hard_sum}");
             let help = format!("there are {nodes} nodes: promise less, or add nodes");
             findings.error(&mark.terms.hard, message, help);
-        } else if before.1 <= nodes && start_sum > nodes {
+        } else if pool == Stage::Starts && before.1 <= nodes && start_sum > nodes {
             let message = format!("up to site `{name}`, sites start with {start_sum} nodes");
             let help = format!("there are {nodes} nodes: start with fewer, or add nodes");
             findings.error(&mark.nodes, message, help);
         }
     }
-    if is_kept && hard_sum <= nodes && start_sum <= nodes {
-        classes_suffice(settings, marks, findings);
+    // The nodes of a pool that runs are where they are, whatever its sites started with.
+    let fits = start_sum <= nodes || pool == Stage::Runs;
+    if is_kept && hard_sum <= nodes && fits {
+        classes_suffice(settings, pool, marks, findings);
     }
 }
 
@@ -174,11 +177,13 @@ fn starts(site: &Site, mark: &SiteMarks, nodes: usize, findings: &Findings) {
 }
 
 /// Whether there are nodes for all sites that can't do without certain classes.
-fn classes_suffice(settings: &Settings, marks: &Marks, findings: &Findings) {
+fn classes_suffice(settings: &Settings, pool: Stage, marks: &Marks, findings: &Findings) {
     let (sites, nodes) = (&settings.sites, &settings.nodes);
     let hard = fit::shortage(sites, nodes, |site| site.terms.guarantee.hard);
     let is_hard = hard.is_some();
-    let Some(short) = hard.or_else(|| fit::shortage(sites, nodes, |site| site.nodes)) else {
+    let starts = || fit::shortage(sites, nodes, |site| site.nodes);
+    let starts = || if pool == Stage::Starts { starts() } else { None };
+    let Some(short) = hard.or_else(starts) else {
         return;
     };
     let Some(last) = short.sites.last().and_then(|&place| marks.sites.get(place)) else { return };

@@ -11,7 +11,7 @@ pub use report::{
     SiteStatus, StatusReport, Warning,
 };
 pub use terms::{BelowHardStatus, TermsStatus, TraitsStatus};
-pub use traffic::TrafficStatus;
+pub use traffic::{ClassStatus, TrafficStatus};
 
 /// A small pool for tests.
 #[cfg(test)]
@@ -29,6 +29,7 @@ pub(crate) fn example() -> StatusReport {
         failed: 1,
         refused: 2,
         traffic: TrafficStatus::default(),
+        classes: Vec::new(),
         terms: TermsStatus { soft: 1, hard_met: true, soft_met: true, ..TermsStatus::default() },
     };
     let node = |name: &str, site: Option<&str>, state| NodeStatus {

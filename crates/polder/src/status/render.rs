@@ -1,6 +1,7 @@
 //! Status as tables for a person.
 
 use super::report::{EdgeStatus, MoveRecord, NodeState, NodeStatus, SiteStatus, StatusReport};
+use crate::settings::KeyChange;
 use crate::terminal::{Paint, Style};
 use comfy_table::{Cell, CellAlignment, Color, ContentArrangement, Table};
 use std::collections::BTreeMap;
@@ -21,6 +22,10 @@ pub fn status_text(report: &StatusReport, style: Style) -> String {
     text.push('\n');
     text.push_str(&sites_table(&report.sites, style));
     text.push('\n');
+    if report.sites.iter().any(|site| !site.classes.is_empty()) {
+        text.push_str(&classes_table(&report.sites, style));
+        text.push('\n');
+    }
     text.push_str(&nodes_table(&report.nodes, style));
     text.push('\n');
     text.push_str(&edges_table(&report.edges, style));
@@ -69,6 +74,27 @@ fn headline(report: &StatusReport, style: Style) -> String {
             }
             None => writeln!(text, "{}", style.paint(Paint::Yellow, &under_way(&change.what))),
         };
+    }
+    text.push_str(&differs(&pool.differs, style));
+    text
+}
+
+/// What was set since the file was read.
+fn differs(changes: &[KeyChange], style: Style) -> String {
+    let mut text = String::new();
+    for change in changes.iter().take(NAMES_SHOWN_MAX) {
+        let KeyChange { site, key, from, to } = change;
+        let shown = |value: &Option<String>| value.as_deref().unwrap_or("not set").to_owned();
+        let (from, to) = (shown(from), shown(to));
+        let _ = writeln!(
+            text,
+            "{} sites.{site}.{key} is {to}, the file says {from}",
+            style.paint(Paint::Yellow, "Until the next reload:")
+        );
+    }
+    let more = changes.len().saturating_sub(NAMES_SHOWN_MAX);
+    if more > 0 {
+        let _ = writeln!(text, "and {more} more (`polder site list` counts them)");
     }
     text
 }
@@ -208,6 +234,22 @@ fn kept(text: &mut String, site: &SiteStatus) {
     }
 }
 
+fn classes_table(sites: &[SiteStatus], style: Style) -> String {
+    let mut table = table(&["SITE", "CLASS", "QUEUED", "REQUESTS", "SHED"], style);
+    for site in sites {
+        for class in &site.classes {
+            table.add_row(vec![
+                Cell::new(&site.name),
+                Cell::new(&class.name),
+                number(class.queued),
+                number(class.requests),
+                number(class.shed),
+            ]);
+        }
+    }
+    lines(&table)
+}
+
 fn nodes_table(nodes: &[NodeStatus], style: Style) -> String {
     let mut headings = vec!["NODE", "SITE", "IN FLIGHT", "OF", "STATE", "RESTARTS"];
     let differ = nodes.iter().any(|node| !node.traits.is_usual());
@@ -340,7 +382,7 @@ fn ago(ms: u64) -> String {
 mod tests {
     use super::super::example;
     use super::*;
-    use crate::status::Warning;
+    use crate::status::{ClassStatus, Warning};
 
     #[test]
     fn the_tables_say_who_serves_what() {
@@ -382,6 +424,42 @@ mod tests {
         assert!(text.contains("2 servers of shop fail requests at edge 0, which leaves"), "{text}");
         assert!(text.contains("too many to leave out"), "{text}");
         assert!(text.lines().next().is_some_and(|line| line.len() <= 100));
+    }
+
+    #[test]
+    fn classes_are_told_where_there_are_any() {
+        let mut report = example();
+        assert!(!status_text(&report, Style::PLAIN).contains("CLASS"));
+        let class =
+            |name: &str, shed| ClassStatus { name: name.to_owned(), requests: 70, shed, queued: 2 };
+        report.sites[0].classes = vec![class("gold", 0), class("other", 9)];
+        let text = status_text(&report, Style::PLAIN);
+        let rows: Vec<Vec<&str>> = text
+            .lines()
+            .skip_while(|line| !line.contains("CLASS"))
+            .take(3)
+            .map(|line| line.split_whitespace().collect())
+            .collect();
+        assert_eq!(rows[1], ["shop", "gold", "2", "70", "0"]);
+        assert_eq!(rows[2], ["shop", "other", "2", "70", "9"]);
+    }
+
+    #[test]
+    fn what_differs_from_the_file_is_told() {
+        let mut report = example();
+        let change = |key: &str, from: Option<&str>| KeyChange {
+            site: "shop".into(),
+            key: key.into(),
+            from: from.map(str::to_owned),
+            to: Some("3".into()),
+        };
+        report.pool.differs = vec![change("hard", Some("1")), change("max", None)];
+        let text = status_text(&report, Style::PLAIN);
+        let line = "Until the next reload: sites.shop.hard is 3, the file says 1\n";
+        assert!(text.contains(line), "{text}");
+        assert!(text.contains("sites.shop.max is 3, the file says not set"), "{text}");
+        report.pool.differs = vec![change("hard", None); NAMES_SHOWN_MAX + 2];
+        assert!(status_text(&report, Style::PLAIN).contains("and 2 more"));
     }
 
     #[test]

@@ -4,8 +4,8 @@
 //! process of `polder up` puts the reports of its edges together ([`StatusReport::merge`]).
 
 use super::terms::{TermsStatus, TraitsStatus};
-use super::traffic::TrafficStatus;
-use crate::settings::SettingsHash;
+use super::traffic::{ClassStatus, TrafficStatus};
+use crate::settings::{KeyChange, SettingsHash};
 use serde::{Deserialize, Serialize};
 use std::fmt;
 
@@ -62,15 +62,19 @@ pub struct PoolStatus {
     /// How often another program took the parent's place.
     #[serde(default)]
     pub upgrades: u32,
-    /// The last reload or upgrade.
+    /// The last change of settings or program.
     #[serde(default)]
     pub change: Option<ChangeStatus>,
+    /// Keys that were set while it runs, and differ from the file: from what it said when it was
+    /// read last to what holds until it is read again.
+    #[serde(default)]
+    pub differs: Vec<KeyChange>,
 }
 
-/// A reload or an upgrade.
+/// A reload, a set of a site's keys, or an upgrade.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ChangeStatus {
-    /// `reload` or `upgrade`.
+    /// `reload`, `site set` or `upgrade`.
     pub what: String,
     /// When it began; milliseconds since 1970.
     pub at_unix_ms: u64,
@@ -108,6 +112,9 @@ pub struct SiteStatus {
     /// What the edges did with them besides.
     #[serde(default)]
     pub traffic: TrafficStatus,
+    /// Its admission classes, the most important first; empty where it has none.
+    #[serde(default)]
+    pub classes: Vec<ClassStatus>,
     /// What else it was promised, and how that is kept.
     #[serde(default)]
     pub terms: TermsStatus,
@@ -384,6 +391,7 @@ impl StatusReport {
                 site.failed += other.failed;
                 site.refused += other.refused;
                 site.traffic.add(&other.traffic);
+                ClassStatus::add_all(&mut site.classes, &other.classes);
                 site.terms.add(&other.terms);
             }
             for (node, other) in merged.nodes.iter_mut().zip(&report.nodes) {
