@@ -32,6 +32,8 @@ pub(crate) struct Decision {
     pub(crate) median_us: f64,
     pub(crate) low_us: f64,
     pub(crate) high_us: f64,
+    /// Where every node is in use and none is to be had: all sites that need one ask in vain.
+    pub(crate) median_in_vain_us: f64,
     /// Views on which some node would move.
     pub(crate) with_move: u64,
     pub(crate) views: u64,
@@ -92,6 +94,18 @@ fn view(seed: u64) -> PoolView {
     view
 }
 
+/// The same with every node full, and nobody less important or above its guarantee.
+fn full(view: &PoolView) -> PoolView {
+    let mut full = view.clone();
+    for site in &mut full.sites {
+        site.terms.priority = Priority::default();
+        site.terms.guarantee = Guarantee { hard: 1, soft: u16::MAX, max: u16::MAX };
+    }
+    full.nodes.iter_mut().for_each(|node| node.in_flight = node.max_in_flight);
+    full.sum_up();
+    full
+}
+
 /// One decision: whether some node would move.
 fn decide(policy: &dyn Policy, view: &PoolView) -> bool {
     let need = |site: &SiteView| policy.need(view, site.id).map(|reason| (site.id, reason));
@@ -107,29 +121,33 @@ pub(super) fn measure() -> Vec<Decision> {
 
 fn of_policy(kind: Kind, views: &[PoolView]) -> Decision {
     let policy = kind.build(Thresholds::default());
-    let mut with_move = 0;
-    let mut times_us = Vec::with_capacity(views.len());
-    for view in views {
-        let mut least_us = f64::INFINITY;
-        let mut moves = false;
-        for _ in 0..TIMES {
-            let start = Instant::now();
-            moves = decide(black_box(&*policy), black_box(view));
-            least_us = least_us.min(start.elapsed().as_secs_f64() * 1e6);
-        }
-        with_move += u64::from(moves);
-        times_us.push(least_us);
-    }
-    let spread = Spread::of(&times_us);
-    let of = |value: fn(Spread) -> f64| spread.map_or(f64::NAN, value);
+    let with_move = views.iter().filter(|view| decide(&*policy, view)).count() as u64;
+    let usual = time_us(&*policy, views);
+    let full: Vec<PoolView> = views.iter().map(full).collect();
+    let in_vain = time_us(&*policy, &full);
+    let of = |value: fn(Spread) -> f64| usual.map_or(f64::NAN, value);
     Decision {
         policy: kind.name(),
         median_us: of(|spread| spread.median),
         low_us: of(|spread| spread.low),
         high_us: of(|spread| spread.high),
+        median_in_vain_us: in_vain.map_or(f64::NAN, |spread| spread.median),
         with_move,
         views: views.len() as u64,
     }
+}
+
+/// How long decisions on these views take; microseconds.
+fn time_us(policy: &dyn Policy, views: &[PoolView]) -> Option<Spread> {
+    let one = |view: &PoolView| {
+        let times = (0..TIMES).map(|_| {
+            let start = Instant::now();
+            black_box(decide(black_box(policy), black_box(view)));
+            start.elapsed().as_secs_f64() * 1e6
+        });
+        times.fold(f64::INFINITY, f64::min)
+    };
+    Spread::of(&views.iter().map(one).collect::<Vec<f64>>())
 }
 
 #[cfg(test)]
@@ -144,5 +162,7 @@ mod tests {
         let moving = (1..=20).filter(|&seed| decide(&*policy, &super::view(seed))).count();
         assert!(moving >= 15, "{moving}");
         assert!(!decide(&*Kind::Rigid.build(Thresholds::default()), &view));
+        let asked = |kind: Kind| decide(&*kind.build(Thresholds::default()), &full(&view));
+        assert!(!asked(Kind::Reconf) && !asked(Kind::ReconfPq), "nothing is to be had");
     }
 }

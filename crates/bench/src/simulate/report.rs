@@ -63,14 +63,16 @@ fn large(text: &mut Text, large: &Large) {
 
 fn decisions(text: &mut Text, decisions: &[Decision]) {
     text.line("\nOne decision of the policy alone, 1,000 nodes and 100 sites, a tenth loaded; us:");
-    let mut rows = table(["policy", "median", "least", "most", "with a move"]);
+    let mut rows = table(["policy", "median", "least", "most", "with a move", "in vain: median"]);
     for one in decisions {
         let us = |us: f64| format!("{us:.1}");
         let moves = format!("{} of {}", one.with_move, one.views);
-        let cells = [us(one.median_us), us(one.low_us), us(one.high_us), moves];
+        let in_vain = us(one.median_in_vain_us);
+        let cells = [us(one.median_us), us(one.low_us), us(one.high_us), moves, in_vain];
         rows.add_row([one.policy.to_owned()].into_iter().chain(cells));
     }
     text.table(&rows);
+    text.line("In vain: every node is in use, and all sites that need one ask for nothing.");
 }
 
 fn unlike_pools(text: &mut Text, results: &Results) {
