@@ -41,6 +41,9 @@ pub(crate) enum Command {
     Edges(FigureArguments),
     /// Memory of an idle connection at an edge that holds as many as it may; about 20 seconds
     Idle(FigureArguments),
+    /// Priorities and guarantees: equal sites, sites of different priority, traces of real sites
+    /// (figures 6 to 11 of the paper); about 14 minutes
+    Qos(QosArguments),
     /// The largest pool in the simulator, what a decision costs, 10,000 seeds of faults; about
     /// 10 minutes
     Simulate(FigureArguments),
@@ -69,6 +72,7 @@ pub(crate) enum PartOf {
     Memory,
     Edges,
     Idle,
+    Qos,
     Simulate,
 }
 
@@ -82,6 +86,28 @@ pub(crate) struct BurstArguments {
     /// What serves on the nodes
     #[arg(long, value_enum, default_value_t = Apps::Stub)]
     pub(crate) apps: Apps,
+}
+
+/// Arguments of `qos`.
+#[derive(Clone, Debug, Args)]
+pub(crate) struct QosArguments {
+    /// As of every figure.
+    #[command(flatten)]
+    pub(crate) figure: FigureArguments,
+
+    /// What serves on the nodes
+    #[arg(long, value_enum, default_value_t = QosApps::Stub)]
+    pub(crate) apps: QosApps,
+}
+
+/// What serves on the nodes of `qos`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum QosApps {
+    /// Stand-ins with an exact capacity
+    Stub,
+    /// The shop of examples/shop: Apache httpd, PHP-FPM and MariaDB; the cases only (needs
+    /// apache2-bin, php-fpm, php-mysql and mariadb-server); about 2 minutes
+    Shop,
 }
 
 /// What serves on the nodes.
@@ -140,6 +166,7 @@ mod tests {
             "memory",
             "edges",
             "idle",
+            "qos",
             "simulate",
             "all",
         ];

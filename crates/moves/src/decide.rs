@@ -241,13 +241,20 @@ impl Core {
         let Some(needs) = plan.stage_of else {
             return self.candidates(input, taker, plan.reason);
         };
-        let stage = self.stage(input, needs, plan.reason).filter(|stage| stage.to == taker);
+        let best = self.candidates(input, needs, plan.reason).first().copied();
+        let stage = self.stage(input, needs, plan.reason, best).filter(|s| s.to == taker);
         stage.map(|stage| stage.candidate).into_iter().collect()
     }
 
     /// The policy's first step of two, where nobody who has a part in it is paused or unready.
-    fn stage(&self, input: &Input<'_>, needs: SiteId, reason: Reason) -> Option<Stage> {
-        let stage = input.policy.stage(input.view, needs, reason)?;
+    fn stage(
+        &self,
+        input: &Input<'_>,
+        needs: SiteId,
+        reason: Reason,
+        best: Option<Candidate>,
+    ) -> Option<Stage> {
+        let stage = input.policy.stage(input.view, needs, reason, best)?;
         let Stage { to, candidate: Candidate { node, donor } } = stage;
         let paused = self.is_paused(to) || donor.is_some_and(|donor| self.is_paused(donor));
         (!paused && !(input.is_unready)(node, to)).then_some(stage)
@@ -429,11 +436,12 @@ impl Core {
             }
             let Some(need) = need else { return false };
             self.round.need_at += 1;
-            if let Some(stage) = self.stage(input, need.taker, need.reason) {
+            let candidates = self.candidates(input, need.taker, need.reason);
+            let best = candidates.first().copied();
+            if let Some(stage) = self.stage(input, need.taker, need.reason, best) {
                 self.round.plan = Some(Plan::staged(&need, stage, input.now_ns));
                 return true;
             }
-            let candidates = self.candidates(input, need.taker, need.reason);
             if candidates.is_empty() {
                 continue;
             }

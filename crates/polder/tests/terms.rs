@@ -9,7 +9,9 @@ use common::eventually;
 use common::pool::{Pool, Recipe};
 use common::watch::site_record;
 use common::wave::Wave;
-use polder::control::{AskError, Code, MovesArguments, ReloadArguments, Request, Response};
+use polder::control::{
+    AskError, Code, MoveArguments, MovesArguments, ReloadArguments, Request, Response,
+};
 use polder::rig::{MoveLog, NodeHistory};
 use polder::status::SiteStatus;
 use pool_model::SiteId;
@@ -101,6 +103,41 @@ fn a_reload_changes_terms_in_place_and_a_wrong_one_changes_nothing() {
     // It is alive and well: a node still moves.
     pool.ask_move("n4", "red");
     eventually("the soft guarantee is met", || site(&pool, 0).terms.soft_met);
+    pool.finish();
+}
+
+#[test]
+fn classes_come_with_a_reload_and_bind_persons_too() {
+    let pool = Recipe::new(&[("red", ""), ("blue", "")], 4).start();
+    // The second node serves the second site.
+    let mut text = std::fs::read_to_string(&pool.file).unwrap();
+    for (node, lines) in [("n2", "classes = [\"gpu\"]"), ("n3", "classes = [\"ssd\", \"gpu\"]")] {
+        let name = format!("name = \"{node}\"\n");
+        text = text.replace(&name, &format!("{name}{lines}\ncapacity_pct = 150\n"));
+    }
+    let text = text.replace("name = \"blue\"\n", "name = \"blue\"\nclasses = [\"gpu\"]\n");
+    std::fs::write(&pool.file, text).unwrap();
+    let told = told(pool.ask(&RELOAD));
+    assert!(told.contains("nodes.n3.capacity_pct: 100 -> 150"), "{told}");
+    assert!(told.contains("sites.blue.classes: not set -> [\"gpu\"]"), "{told}");
+    let status = pool.status();
+    let classes: Vec<usize> = status.nodes.iter().map(|node| node.traits.classes.len()).collect();
+    assert_eq!(classes, [0, 1, 2, 0]);
+    assert_eq!(status.nodes[1].traits.capacity_pct, 150);
+    assert_eq!(status.sites[1].terms.classes, ["gpu"]);
+    let (node, site) = ("n4".to_owned(), "blue".to_owned());
+    match pool.try_ask(&Request::Move(MoveArguments { node, site })) {
+        Err(AskError::Refused(refusal)) => {
+            assert!(
+                refusal.text.contains("n4 can't serve blue, which needs classes gpu"),
+                "{}",
+                refusal.text
+            );
+        }
+        other => panic!("not refused: {other:?}"),
+    }
+    pool.ask_move("n3", "blue");
+    pool.ask_move("n4", "red");
     pool.finish();
 }
 

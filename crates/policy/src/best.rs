@@ -12,8 +12,8 @@
 //! The cut is there because edges start with different donors, so that they do not fight for one
 //! (`moves`): among what is returned, every node is as good as the next.
 //!
-//! Costs about a nanosecond for each site, and for each node if there is any offer; allocates a few
-//! bytes for each site.
+//! Costs some nanoseconds for each site, and half of one for each node if there is any offer;
+//! allocates a few bytes for each site.
 
 use crate::{CANDIDATES_MAX, Candidate};
 use pool_model::{NodeView, PoolView, Priority, SiteId, SiteView};
@@ -116,30 +116,65 @@ impl Found<'_> {
     }
 }
 
-/// What each site offers, by its place; none if nobody offers anything and no node is free.
-pub(crate) fn offers<R: Rules>(view: &PoolView, taker: SiteId, rules: &R) -> Option<Vec<Offer>> {
+/// A bit for each site number; that of 0 stands for "free".
+pub(crate) struct Marks([bool; Marks::COUNT]);
+
+impl Marks {
+    /// Site numbers go up to 1,023.
+    const COUNT: usize = 1 << 10;
+
+    pub(crate) const fn new() -> Self {
+        Self([false; Self::COUNT])
+    }
+
+    pub(crate) fn mark(&mut self, site: Option<SiteId>) {
+        self.0[site.map_or(0, |id| usize::from(id.get())) % Self::COUNT] = true;
+    }
+
+    /// Whether a node's site is marked: a load and a look into a kilobyte, for each node of the
+    /// pool, so it comes before all else.
+    pub(crate) fn has(&self, node: &NodeView) -> bool {
+        self.0[node.site.map_or(0, |id| usize::from(id.get())) % Self::COUNT]
+    }
+}
+
+/// What all sites offer.
+pub(crate) struct Offers {
+    /// By the site's place.
+    pub(crate) by_place: Vec<Offer>,
+    /// Who offers anything; free nodes are on offer, too.
+    marks: Marks,
+}
+
+/// What each site offers; none if nobody offers anything and no node is free.
+pub(crate) fn offers<R: Rules>(view: &PoolView, taker: SiteId, rules: &R) -> Option<Offers> {
     let mut assigned = 0;
     let mut any = false;
-    let look = |donor: &SiteView| {
+    let mut by_place = Vec::with_capacity(view.sites.len());
+    let mut marks = Marks::new();
+    for donor in &view.sites {
         assigned += usize::from(donor.nodes);
         let offer = if donor.id == taker { Offer::NONE } else { rules.offer(donor) };
-        any |= offer != Offer::NONE;
-        offer
-    };
-    let offers = view.sites.iter().map(look).collect();
-    (any || assigned < view.nodes.len()).then_some(offers)
+        if offer != Offer::NONE {
+            any = true;
+            marks.mark(Some(donor.id));
+        }
+        by_place.push(offer);
+    }
+    marks.mark(None);
+    (any || assigned < view.nodes.len()).then_some(Offers { by_place, marks })
 }
 
 /// The best nodes for `taker`, at most [`CANDIDATES_MAX`].
 pub(crate) fn best<R: Rules>(view: &PoolView, taker: SiteId, rules: &R) -> Vec<Candidate> {
     let Some(terms) = view.site(taker).map(|taker| taker.terms) else { return Vec::new() };
     let Some(offers) = offers(view, taker, rules) else { return Vec::new() };
-    let mut found: Vec<Found<'_>> = Vec::with_capacity(CANDIDATES_MAX);
-    for node in view.nodes.iter().filter(|node| node.movable) {
-        let Some(this) = judge(view, &offers, rules, node) else { continue };
-        if terms.fitness_pct(node.traits) == 0 {
+    let mut found: Vec<Found<'_>> = Vec::new();
+    for node in view.nodes.iter().filter(|node| offers.marks.has(node)) {
+        if !node.movable || terms.fitness_pct(node.traits) == 0 {
             continue;
         }
+        let Some(this) = judge(view, &offers, rules, node) else { continue };
         let place = found.partition_point(|other| other.order(&this).is_lt());
         if place < CANDIDATES_MAX {
             found.truncate(CANDIDATES_MAX - 1);
@@ -153,7 +188,7 @@ pub(crate) fn best<R: Rules>(view: &PoolView, taker: SiteId, rules: &R) -> Vec<C
 /// What a node costs, if it is to be had at all.
 fn judge<'a, R: Rules>(
     view: &PoolView,
-    offers: &[Offer],
+    offers: &Offers,
     rules: &R,
     node: &'a NodeView,
 ) -> Option<Found<'a>> {
@@ -162,10 +197,7 @@ fn judge<'a, R: Rules>(
         return Some(Found { price, worth: rules.worth(None, node), load: 0.0, node });
     };
     let place = view.place(id)?;
-    let (offer, donor) = (offers[place], &view.sites[place]);
-    if offer == Offer::NONE {
-        return None;
-    }
+    let (offer, donor) = (offers.by_place[place], &view.sites[place]);
     let spared = offer.light && rules.spares(donor, node);
     let price = if spared { Price::LIGHT } else { offer.any? };
     Some(Found { price, worth: rules.worth(Some(donor), node), load: donor.load(), node })

@@ -38,10 +38,16 @@ pub trait Policy: Send {
     fn candidates(&self, view: &PoolView, taker: SiteId, reason: Reason) -> Vec<Candidate>;
 
     /// A move to another site, to be made before any for this taker, because what the taker can
-    /// have after it is so much better than what it can have now. Asked before
+    /// have after it is so much better than `direct`, the best that it can have now. Asked after
     /// [`Policy::candidates`]; none where a policy knows no such moves.
-    fn stage(&self, view: &PoolView, taker: SiteId, reason: Reason) -> Option<Stage> {
-        let _ = (view, taker, reason);
+    fn stage(
+        &self,
+        view: &PoolView,
+        taker: SiteId,
+        reason: Reason,
+        direct: Option<Candidate>,
+    ) -> Option<Stage> {
+        let _ = (view, taker, reason, direct);
         None
     }
 }

@@ -17,11 +17,12 @@
 //!
 //! No policy gives a site a node that can't serve it (`SiteTerms::fitness_pct` is zero).
 //!
-//! [`choose`] picks the server of one request.
+//! [`choose`] picks the server of one request; [`decision`] is what figures time.
 
 mod best;
 mod candidate;
 pub mod choose;
+pub mod decision;
 mod kind;
 mod reconf;
 mod reconf_p;

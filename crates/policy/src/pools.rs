@@ -129,12 +129,12 @@ pub(crate) fn due(policy: &dyn Policy, view: &PoolView) -> Vec<Due> {
     let mut needs: Vec<_> = needs.collect();
     needs.sort_by_key(|(reason, site)| (*reason, Reverse(site.terms.priority), site.id));
     let first = |(reason, site): (Reason, SiteView)| {
-        if let Some(Stage { to, candidate }) = policy.stage(view, site.id, reason) {
+        let best = policy.candidates(view, site.id, reason).first().copied();
+        if let Some(Stage { to, candidate }) = policy.stage(view, site.id, reason, best) {
             let taker = *view.site(to).unwrap();
             return Some(Due { reason, taker, candidate, stage_of: Some(site.id) });
         }
-        let candidate = policy.candidates(view, site.id, reason).first().copied()?;
-        Some(Due { reason, taker: site, candidate, stage_of: None })
+        Some(Due { reason, taker: site, candidate: best?, stage_of: None })
     };
     needs.into_iter().filter_map(first).collect()
 }

@@ -38,6 +38,7 @@
 
 use crate::best::{Class, Offer, Price, Rules, best};
 use crate::reconf_pq::{Guaranteed, guaranteed_need};
+use crate::thresholds::demand;
 use crate::{Candidate, Policy, Thresholds};
 use pool_model::{NodeView, PoolView, Reason, SiteId, SiteView};
 use std::cmp::Ordering;
@@ -84,11 +85,6 @@ impl Outlook {
     fn wants(self, site: &SiteView) -> f64 {
         demand(site) * self.service_us / self.objective_us
     }
-}
-
-/// Requests that are there.
-fn demand(site: &SiteView) -> f64 {
-    f64::from(site.in_flight) + f64::from(site.queued)
 }
 
 impl Slo {

@@ -13,8 +13,8 @@
 //!                   free and light nodes have one price
 //!                   order within a price: most fit(T, n), least fit(D, n), load(D), in flight, id
 //! stage(T)        g := fit(T, .) of the best candidate, 0 if there is none
-//!                 for donors B != T with |B| < max(B) and all nodes seen serving, most fit(T, n)
-//!                 first, at most DONORS_MAX:
+//!                 for donors B != T that aren't hot, with |B| < max(B) and all nodes seen serving,
+//!                 most fit(T, n) first, at most DONORS_MAX:
 //!                   n  the movable node of B with the most fit(T, n), then least fit(B, n)
 //!                   m  a free node, or one that a light C (not B, not T) spares, with
 //!                      fit(B, m) > 0 and fit(T, n) - fit(T, m) >= STAGE_GAIN x g, so that B with m
@@ -45,7 +45,7 @@
 //! Costs one pass over the nodes for the sums, one for the candidates, and one for each B that is
 //! tried, and nothing but a pass over the sites where nobody is light and no node is free.
 
-use crate::best::{Offer, Rules, Worth, best, offers};
+use crate::best::{Marks, Offer, Offers, Rules, Worth, best, offers};
 use crate::reconf_pq::{Guaranteed, guaranteed_need};
 use crate::{Candidate, Policy, Stage, Thresholds};
 use pool_model::{NodeView, PoolView, Reason, SiteId, SiteView};
@@ -138,30 +138,40 @@ impl Fit<'_> {
             && self.stays_calm(donor, can, then.checked_sub(u64::from(fit(donor, node))))
     }
 
-    /// The node of each other site that is fittest for the taker, fittest first.
+    /// The node of each site that may take part in a stage which is fittest for the taker, fittest
+    /// first.
     fn fittest(&self) -> Vec<(&SiteView, &NodeView)> {
-        let taker = self.usual.taker;
-        let mut best: Vec<Option<&NodeView>> = vec![None; self.view.sites.len()];
-        for node in self.view.nodes.iter().filter(|node| node.movable) {
+        let Guaranteed { thresholds, taker, .. } = self.usual;
+        let mut marks = Marks::new();
+        for site in &self.view.sites {
+            let room = site.nodes > 0 && site.nodes < site.terms.guarantee.max;
+            if site.id != taker.id && room && !thresholds.is_hot(site) {
+                marks.mark(Some(site.id));
+            }
+        }
+        let mut best: Vec<Option<(_, &NodeView)>> = vec![None; self.view.sites.len()];
+        for node in self.view.nodes.iter().filter(|node| marks.has(node)) {
+            let gain = fit(taker, node);
+            if gain == 0 || !node.movable {
+                continue;
+            }
             let Some(place) = node.site.and_then(|id| self.view.place(id)) else { continue };
-            let donor = &self.view.sites[place];
-            let key = |n: &NodeView| (fit(taker, n), u32::MAX - fit(donor, n));
-            if best[place].is_none_or(|other| key(node) > key(other)) {
-                best[place] = Some(node);
+            let key = (gain, u32::MAX - fit(&self.view.sites[place], node));
+            if best[place].is_none_or(|(other, _)| key > other) {
+                best[place] = Some((key, node));
             }
         }
         let sites = self.view.sites.iter().zip(best);
-        let others = sites.filter(|(site, _)| site.id != taker.id);
-        let mut found: Vec<_> = others.filter_map(|(site, node)| Some((site, node?))).collect();
-        found.sort_by_key(|(site, node)| (u32::MAX - fit(taker, node), site.id));
-        found
+        let mut found: Vec<_> = sites.filter_map(|(site, best)| Some((site, best?))).collect();
+        found.sort_by_key(|(site, ((gain, _), _))| (u32::MAX - gain, site.id));
+        found.into_iter().map(|(site, (_, node))| (site, node)).collect()
     }
 
     /// The node that makes `donor` able to spare `node`, and that does at most `limit` for the
     /// taker; from who can spare it.
     fn enabler(
         &self,
-        offers: &[Offer],
+        offers: &Offers,
         (donor, node): (&SiteView, &NodeView),
         limit: u32,
     ) -> Option<Candidate> {
@@ -178,7 +188,7 @@ impl Fit<'_> {
                 Some(None) => continue,
                 Some(Some(place)) => {
                     let from = &self.view.sites[place];
-                    if !offers[place].light || !self.spares(from, more) {
+                    if !offers.by_place[place].light || !self.spares(from, more) {
                         continue;
                     }
                     from.load()
@@ -229,29 +239,32 @@ impl Policy for Staged {
         best(view, taker, &self.rules(view, site, reason))
     }
 
-    fn stage(&self, view: &PoolView, taker: SiteId, reason: Reason) -> Option<Stage> {
+    fn stage(
+        &self,
+        view: &PoolView,
+        taker: SiteId,
+        reason: Reason,
+        direct: Option<Candidate>,
+    ) -> Option<Stage> {
+        // Who is below hard takes what there is, at once.
+        if reason == Reason::Floor && direct.is_some() {
+            return None;
+        }
         let site = view.site(taker)?;
-        let rules = self.rules(view, site, reason);
         // Who spares a node for the first step is asked as for a mere load.
-        let first = self.rules(view, site, Reason::Load);
-        let offers = offers(view, taker, &first)?;
-        let direct = best(view, taker, &rules).first().and_then(|c| view.node(c.node));
-        let direct = direct.map_or(0, |node| fit(site, node));
-        for (donor, node) in first.fittest().into_iter().take(DONORS_MAX) {
-            let brings = fit(site, node);
-            let least = u64::from(direct) * u64::from(STAGE_GAIN_PCT) / 100;
-            let spare = u64::from(brings).checked_sub(least.max(1))?;
-            // Who is below hard takes what there is, at once.
-            if reason == Reason::Floor && direct > 0 {
-                return None;
-            }
+        let rules = self.rules(view, site, Reason::Load);
+        let offers = offers(view, taker, &rules)?;
+        let direct = direct.and_then(|direct| view.node(direct.node));
+        let direct = direct.map_or(0, |node| u64::from(fit(site, node)));
+        let least = (direct * u64::from(STAGE_GAIN_PCT) / 100).max(1);
+        for (donor, node) in rules.fittest().into_iter().take(DONORS_MAX) {
+            let spare = u64::from(fit(site, node)).checked_sub(least)?;
             let limit = u32::try_from(spare).unwrap_or(u32::MAX);
-            let full = donor.nodes >= donor.terms.guarantee.max;
             // Where a node isn't seen serving yet, the first step may just have been made.
-            if full || first.sum(donor).serving < donor.nodes {
+            if rules.sum(donor).serving < donor.nodes {
                 continue;
             }
-            if let Some(candidate) = first.enabler(&offers, (donor, node), limit) {
+            if let Some(candidate) = rules.enabler(&offers, (donor, node), limit) {
                 return Some(Stage { to: donor.id, candidate });
             }
         }

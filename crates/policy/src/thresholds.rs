@@ -48,20 +48,28 @@ impl Thresholds {
         self.light
     }
 
-    /// Whether the site's load is high.
+    /// Whether the site's load is high. These three are asked of each site for each loaded one, so
+    /// they don't divide.
     pub(crate) fn is_hot(&self, site: &SiteView) -> bool {
-        site.load() > self.high
+        demand(site) > self.high * f64::from(site.capacity)
     }
 
     /// Whether the site's load is light.
     pub(crate) fn is_light(&self, site: &SiteView) -> bool {
-        site.load() < self.light
+        let demand = demand(site);
+        demand == 0.0 || demand < self.light * f64::from(site.capacity)
     }
 
     /// Whether the site would not be high without a node of this capacity.
     pub(crate) fn stays_calm(&self, donor: &SiteView, node_capacity: u32) -> bool {
-        donor.load_without(node_capacity) <= self.high
+        let rest = donor.capacity.saturating_sub(node_capacity);
+        demand(donor) <= self.high * f64::from(rest)
     }
+}
+
+/// Requests of a site that are there, in flight and queued.
+pub(crate) fn demand(site: &SiteView) -> f64 {
+    f64::from(site.in_flight) + f64::from(site.queued)
 }
 
 impl Default for Thresholds {
@@ -73,6 +81,21 @@ impl Default for Thresholds {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::pools::site_view;
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn loads_are_judged_without_a_division_as_with_one(
+            demand in 0u32..40, capacity in 0u32..40, node in 0u32..20,
+        ) {
+            let site = SiteView { capacity, ..site_view(1, demand, 0, [0, 0, 0]) };
+            let thresholds = Thresholds::DEFAULT;
+            prop_assert_eq!(thresholds.is_hot(&site), site.load() > 1.0);
+            prop_assert_eq!(thresholds.is_light(&site), site.load() < 0.5);
+            prop_assert_eq!(thresholds.stays_calm(&site, node), site.load_without(node) <= 1.0);
+        }
+    }
 
     #[test]
     fn thresholds_leave_a_gap() {

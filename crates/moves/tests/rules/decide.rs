@@ -44,7 +44,13 @@ impl Policy for Told {
         candidates
     }
 
-    fn stage(&self, view: &PoolView, taker: SiteId, _: Reason) -> Option<Stage> {
+    fn stage(
+        &self,
+        view: &PoolView,
+        taker: SiteId,
+        _: Reason,
+        _: Option<Candidate>,
+    ) -> Option<Stage> {
         let donor = Some(site(3));
         let node = self.stage.filter(|&node| view.node(node).is_some_and(|n| n.site == donor))?;
         (taker == site(1)).then_some(Stage { to: site(2), candidate: Candidate { node, donor } })

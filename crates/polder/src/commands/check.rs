@@ -14,7 +14,7 @@ pub(super) fn run(arguments: &CheckArguments) -> Result<Output, CommandError> {
     match checked {
         Ok(Checked { settings, warnings }) => {
             let text = if arguments.json {
-                as_json(true, &warnings)
+                as_json(Some(&settings), &warnings)
             } else if arguments.show {
                 settings.to_toml()
             } else {
@@ -24,15 +24,30 @@ pub(super) fn run(arguments: &CheckArguments) -> Result<Output, CommandError> {
             Ok(Output { text, aside, has_failed: false })
         }
         Err(SettingsError::Wrong { problems, .. }) if arguments.json => {
-            Err(CommandError::SettingsJson(as_json(false, &problems)))
+            Err(CommandError::SettingsJson(as_json(None, &problems)))
         }
         Err(error) => Err(CommandError::Settings(error)),
     }
 }
 
-fn as_json(fine: bool, problems: &Problems) -> String {
-    let report = serde_json::json!({ "fine": fine, "problems": problems.0 });
+/// The settings are none where they can't be used.
+fn as_json(settings: Option<&Settings>, problems: &Problems) -> String {
+    let mut report = serde_json::json!({ "fine": settings.is_some(), "problems": problems.0 });
+    if let Some((settings, shares)) = settings.and_then(|one| Some((one, shares_of(one)?))) {
+        let site = |(site, share): (&Site, Share)| {
+            let Share { alone, all_loaded } = share;
+            serde_json::json!({ "name": site.name, "alone": alone, "all_loaded": all_loaded })
+        };
+        report["sites"] = settings.sites.iter().zip(shares).map(site).collect();
+    }
     format!("{report}\n")
+}
+
+/// Who gets what under load, by the pool's policy.
+fn shares_of(settings: &Settings) -> Option<Vec<Share>> {
+    // The thresholds of settings that were checked are in order.
+    let policy = crate::pool::policy(settings).ok()?;
+    shares(settings, &*policy)
 }
 
 fn summary(file: &str, settings: &Settings) -> String {
@@ -73,11 +88,7 @@ fn counted(count: usize, what: &str) -> String {
 
 /// Who gets what under load, in the order of priorities.
 fn under_load(settings: &Settings) -> String {
-    // The thresholds of settings that were checked are in order.
-    let policy = crate::pool::policy(settings).ok();
-    let Some(shares) = policy.and_then(|policy| shares(settings, &*policy)) else {
-        return String::new();
-    };
+    let Some(shares) = shares_of(settings) else { return String::new() };
     let mut rows: Vec<(&Site, Share)> = settings.sites.iter().zip(shares).collect();
     rows.sort_by_key(|(site, _)| Reverse(site.terms.priority));
     let name = settings.pool.policy.name();

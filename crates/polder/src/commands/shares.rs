@@ -24,7 +24,7 @@ const MOVES_MAX_PER_NODE: usize = 8;
 const QUEUED: u32 = 10_000_000;
 
 /// What one site gets.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Share {
     /// Nodes when no other site has requests.
     pub(super) alone: usize,

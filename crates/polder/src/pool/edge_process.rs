@@ -176,6 +176,7 @@ impl EdgeControl {
             }
             Request::Move(arguments) => {
                 let (node, to) = (self.node(&arguments.node)?, self.site(&arguments.site)?);
+                self.check_fit(node, to)?;
                 let record = self.move_node(node, Some(to))?;
                 let (node, site) = (&arguments.node, &arguments.site);
                 moved(&record, &format!("{node} serves {site}"))
@@ -213,6 +214,24 @@ impl EdgeControl {
     fn site(&self, name: &str) -> Result<SiteId, Refusal> {
         let found = self.settings.borrow().site(name).map(|(id, _)| id);
         found.ok_or_else(|| Refusal::new(Code::NotFound, format!("there is no site {name:?}")))
+    }
+
+    /// Refuses to give a node to a site that it can't serve.
+    fn check_fit(&self, node: NodeId, site: SiteId) -> Result<(), Refusal> {
+        let settings = self.settings.borrow();
+        let (node, site) = (&settings.nodes[node.index()], &settings.sites[site.index()]);
+        if site.terms.fitness_pct(node.traits) > 0 {
+            return Ok(());
+        }
+        let classes: Vec<&str> = settings.class_names(site.terms.wants).collect();
+        let text = format!(
+            "{} can't serve {}, which needs classes {}; `unfit_pct` of the site says what other \
+             nodes do for it",
+            node.name,
+            site.name,
+            classes.join(", ")
+        );
+        Err(Refusal::new(Code::Refused, text))
     }
 
     fn ask(&self, command: Command) -> Result<Answer, Refusal> {

@@ -167,7 +167,9 @@ pub(super) fn shortage(
     nodes: &[Node],
     wants: impl Fn(&Site) -> u16,
 ) -> Option<Shortage> {
-    let mut flow = Flow::new(sites, nodes, &wants)?;
+    let Some(mut flow) = Flow::new(sites, nodes, &wants) else {
+        return shortage_alone(sites, nodes, wants);
+    };
     let short: Vec<Needs> = flow.fill().err()?.into_iter().map(|kind| flow.needs[kind]).collect();
     let is_short = |site: &&Site| short.contains(&Needs::of(site)) && wants(site) > 0;
     let can_serve = |node: &&Node| short.iter().any(|needs| needs.can_use(node.traits.classes));
@@ -177,6 +179,21 @@ pub(super) fn shortage(
         wanted: sites.iter().filter(is_short).map(|site| usize::from(wants(site))).sum(),
         there_are: nodes.iter().filter(can_serve).count(),
     })
+}
+
+/// The first site that could not have its nodes if it were alone.
+fn shortage_alone(
+    sites: &[Site],
+    nodes: &[Node],
+    wants: impl Fn(&Site) -> u16,
+) -> Option<Shortage> {
+    let short = |(place, site): (usize, &Site)| {
+        let needs = Needs::of(site);
+        let there_are = nodes.iter().filter(|node| needs.can_use(node.traits.classes)).count();
+        let wanted = usize::from(wants(site));
+        (wanted > there_are).then(|| Shortage { sites: vec![place], wanted, there_are })
+    };
+    sites.iter().enumerate().find_map(short)
 }
 
 /// Which site each node starts with: sites in their order take the first nodes that they can use

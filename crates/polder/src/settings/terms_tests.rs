@@ -123,6 +123,23 @@ fn promises_that_no_node_can_keep_are_refused_at_their_place() {
 }
 
 #[test]
+fn where_there_are_very_many_kinds_each_site_is_checked_alone() {
+    let pair =
+        |number: usize| format!("'c{}', 'c{}'", number % 32, (number / 32 + number + 1) % 32);
+    let groups: Vec<String> = (0..70).map(pair).collect();
+    let groups: Vec<(usize, &str)> = groups.iter().map(|pair| (2, pair.as_str())).collect();
+    let wrong_with = |hard: usize| {
+        let first = format!("hard = {hard}\nclasses = ['c0']");
+        let others = (0..69).map(|number| format!("hard = 1\nclasses = [{}]", pair(number)));
+        let sites: Vec<String> = std::iter::once(first).chain(others).collect();
+        wrong(&grouped(&sites.iter().map(String::as_str).collect::<Vec<_>>(), &groups))
+    };
+    assert_eq!(wrong_with(2), Vec::<String>::new());
+    let [problem] = &wrong_with(60)[..] else { panic!("{:?}", wrong_with(60)) };
+    assert!(problem.contains("`hard` of site `s0` sums up to 60, and only"), "{problem}");
+}
+
+#[test]
 fn sites_start_with_nodes_that_can_serve_them() {
     let start = |sites: &[&str], groups: &[(usize, &str)]| -> Vec<u16> {
         let settings = settings(&grouped(sites, groups));
