@@ -17,10 +17,19 @@ fn moves(results: &Results) -> Figure {
 }
 
 fn decisions(results: &Results) -> Figure {
-    let values: Vec<f64> = results.decisions.iter().map(|one| one.median_us).collect();
-    let spread = results.decisions.iter().map(|one| (one.low_us, one.high_us)).collect();
-    let series = Series::over_names("us", &values).with_spread(spread);
-    let names = results.decisions.iter().map(|one| one.policy);
-    let panel = Panel::new(Shape::Bars, Axis::named("", names), Axis::new("us"), vec![series]);
+    let mut cases: Vec<&'static str> = results.decisions.iter().map(|one| one.case).collect();
+    cases.dedup();
+    let of = |case: &&'static str| {
+        let case = *case;
+        results.decisions.iter().filter(move |one| one.case == case)
+    };
+    let series = cases.iter().map(|case| {
+        let values: Vec<f64> = of(case).map(|one| one.median_us).collect();
+        Series::over_names(*case, &values)
+            .with_spread(of(case).map(|one| (one.low_us, one.high_us)).collect())
+    });
+    let first = cases.first().into_iter().flat_map(of);
+    let names = first.map(|one| one.policy);
+    let panel = Panel::new(Shape::Bars, Axis::named("", names), Axis::new("us"), series.collect());
     Figure::new("One decision, 1,000 nodes and 100 sites", panel)
 }

@@ -62,17 +62,15 @@ fn large(text: &mut Text, large: &Large) {
 }
 
 fn decisions(text: &mut Text, decisions: &[Decision]) {
-    text.line("\nOne decision of the policy alone, 1,000 nodes and 100 sites, a tenth loaded; us:");
-    let mut rows = table(["policy", "median", "least", "most", "with a move", "in vain: median"]);
+    text.line("\nOne decision of the policy alone, 1,000 nodes and 100 sites; us:");
+    let mut rows = table(["policy", "case", "median", "least", "most", "with a move"]);
     for one in decisions {
         let us = |us: f64| format!("{us:.1}");
         let moves = format!("{} of {}", one.with_move, one.views);
-        let in_vain = us(one.median_in_vain_us);
-        let cells = [us(one.median_us), us(one.low_us), us(one.high_us), moves, in_vain];
-        rows.add_row([one.policy.to_owned()].into_iter().chain(cells));
+        let cells = [us(one.median_us), us(one.low_us), us(one.high_us), moves];
+        rows.add_row([one.policy.to_owned(), one.case.to_owned()].into_iter().chain(cells));
     }
     text.table(&rows);
-    text.line("In vain: every node is in use, and all sites that need one ask for nothing.");
 }
 
 fn unlike_pools(text: &mut Text, results: &Results) {
@@ -147,7 +145,8 @@ fn missed(results: &Results) -> String {
         missed.push(format!("{} nodes read", large.node_reads));
     }
     if let Some(worst) = worst(results).filter(|worst| worst.median_us > DECISION_US_MAX) {
-        missed.push(format!("{}: {:.0} us for a decision", worst.policy, worst.median_us));
+        let us = worst.median_us;
+        missed.push(format!("{}, {}: {us:.0} us for a decision", worst.policy, worst.case));
     }
     if seeds.violations + large.violations > 0 {
         missed.push(format!("{} runs broke a property", seeds.violations + large.violations));
@@ -185,6 +184,7 @@ pub(super) fn summary(results: &Results) -> Value {
         "moves": large.moves,
         "decision_us": number(worst(results).map(|worst| worst.median_us)),
         "decision_policy": worst(results).map(|worst| worst.policy),
+        "decision_case": worst(results).map(|worst| worst.case),
         "seeds": seeds.seeds,
         "violations": seeds.violations + large.violations,
         "take_overs": seeds.take_overs,
