@@ -660,3 +660,28 @@ fn a_claim_that_cannot_be_reached_makes_no_move() {
     assert_eq!(bench.core.counters().moves, 0);
     assert!(bench.core.records().since(0).next().is_none());
 }
+
+/// Noise in a site's word gives it an epoch anywhere on the counter's circle, and each bump after
+/// that goes on from there: nodes that were stamped in between may stand so that each stamp is
+/// older than another. An edge then bumped for ever and moved nothing.
+#[test]
+fn stamps_all_around_the_circle_do_not_stop_moves() {
+    let third = (1 << 12) / 3;
+    let around = [0, third, 2 * third].map(|counter| Epoch::new(counter, 1));
+    for start in 0..3 {
+        let mut bench = Bench::new(&[1, 1], &[1, 1, 1, 2]);
+        for number in 0..3 {
+            let stamp = around[usize::from(number)];
+            bench.memory.put(number, Assign { site: Some(site(1)), stamp, version: 7 });
+        }
+        let opened = Depart::opened(around[start].next(9));
+        bench.memory.words.insert(Word::Depart(site(1)), opened.pack());
+        bench.queued.insert(site(2), 100);
+        for now_ms in 0..100 {
+            bench.look(now_ms * MS);
+        }
+        assert_eq!(bench.core.counters().moves, 2, "from {start}");
+        let kept = (0..3).filter(|&number| bench.memory.assign(number).site == Some(site(1)));
+        assert_eq!(kept.count(), 1, "the guarantee");
+    }
+}
