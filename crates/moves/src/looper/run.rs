@@ -6,7 +6,7 @@ use super::dial::Claimant;
 use super::faults::Faults;
 use super::host::{FirstDispatch, Host};
 use super::line::{Line, Place};
-use super::pace::Pace;
+use super::pace::{Pace, Tempo};
 use super::pool::{Pool, Terms};
 use super::reach::Reach;
 use super::status::{LoopStatus, MoveLine};
@@ -108,6 +108,7 @@ pub struct Looper<H> {
     cut: Sender<Target>,
     inbox: Inbox,
     busy: Arc<AtomicBool>,
+    tempo: Tempo,
     stop: Arc<AtomicBool>,
     demand: Vec<EdgeDemand>,
     service: Vec<EdgeService>,
@@ -183,6 +184,7 @@ impl<H: Host + 'static> Looper<H> {
             cut,
             inbox,
             busy: Arc::default(),
+            tempo: Tempo::Idle,
             stop: Arc::default(),
             demand: Vec::new(),
             service: Vec::new(),
@@ -226,16 +228,30 @@ impl<H: Host + 'static> Looper<H> {
     fn sleep(&mut self) {
         let is_busy = self.host.is_busy();
         self.busy.store(is_busy, Ordering::Relaxed);
+        self.tempo = match is_busy {
+            true if self.pool.is_calm() => Tempo::Calm,
+            true => Tempo::Busy,
+            false => Tempo::Idle,
+        };
         let now = monotonic();
-        let deadline = self.pace.next(now, is_busy);
-        if !is_busy {
+        let deadline = self.pace.next(now, self.tempo);
+        if self.tempo != Tempo::Busy {
             self.host.sleeps(true);
             // A request that queued just before was not told to wake this thread.
-            if self.host.is_busy() {
+            if self.has_come() {
                 return;
             }
         }
         std::thread::park_timeout(deadline.saturating_sub(now));
+    }
+
+    /// Whether there is more to do by now than the tempo says.
+    fn has_come(&mut self) -> bool {
+        if self.tempo == Tempo::Idle {
+            return self.host.is_busy();
+        }
+        self.host.demand(&mut self.demand);
+        self.demand.iter().any(|demand| demand.queued > 0)
     }
 
     /// Takes over regions that were found, and notes agents that are gone.
@@ -358,7 +374,7 @@ impl<H: Host + 'static> Looper<H> {
                     );
                 }
             }
-            let every = self.pace.every(self.busy.load(Ordering::Relaxed));
+            let every = self.pace.every(self.tempo);
             let row = EdgeRow {
                 lease: self.lease,
                 settings_hash: self.told_hash(),
@@ -576,8 +592,8 @@ impl<H: Host + 'static> Looper<H> {
             moves_total: self.records_seen,
             counters: self.core.counters(),
             look_cost: self.pace.cost(),
-            look_every: self.pace.every(true),
-            look_every_now: self.pace.every(self.busy.load(Ordering::Relaxed)),
+            look_every: self.pace.every(Tempo::Busy),
+            look_every_now: self.pace.every(self.tempo),
             stretched: self.pace.is_stretched(),
             faults: self.faults.texts(),
         }
