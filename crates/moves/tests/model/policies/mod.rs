@@ -26,9 +26,9 @@
 //! ```
 //!
 //! Rows 18 and 22 are alike: with four nodes, a soft guarantee of three is all that the hard one of
-//! the other site leaves. In row 25 one of the sites needs nodes of a class; in rows 26 and 27 sites
-//! have objectives, and a load that makes a node hot may still be in time. All but the rows with a
-//! star are searched with solo progress: one live edge alone, at constant loads, comes to rest, and
+//! the other site leaves. In row 25 a site needs nodes of a class; in rows 26 and 27 sites have
+//! objectives, and a load that makes a node hot may still be in time. All but the rows with a star
+//! are searched with solo progress: one live edge alone, at constant loads, comes to rest, and
 //! then no loaded site lacks what it could take under the rules, nor what another could make way
 //! for.
 
