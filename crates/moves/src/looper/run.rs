@@ -403,7 +403,7 @@ impl<H: Host + 'static> Looper<H> {
         self.core.set_mode(mode);
         self.faults.looked(&self.pool.seen, look_time);
         if mode == Mode::Move {
-            self.free_lost();
+            self.free_lost(look_time);
         }
         let started = monotonic();
         self.decide_on_look(look_time);
@@ -436,14 +436,23 @@ impl<H: Host + 'static> Looper<H> {
     }
 
     /// A node whose word names no site of the pool serves nobody and counts for nobody: noise was
-    /// written there. It is set free; from then on it moves like any other.
-    fn free_lost(&mut self) {
+    /// written there. It is set free; from then on it moves like any other. Its version is the
+    /// next after the noise, so there is a record of it: whoever replays the moves finds the jump
+    /// explained.
+    fn free_lost(&mut self, look_time: Duration) {
         for word in self.pool.seen.bad_words() {
             let BadWord::Assign(node, expected) = word else { continue };
             let Some(lost) = Assign::unpack(expected) else { continue };
-            let (word, new) = (Word::Assign(node), lost.moved(None, Epoch::ZERO).pack());
-            // A miss means that somebody else has done it.
-            let _ = self.reach.perform(Op::CompareAndSwap { word, expected, new });
+            let freed = lost.moved(None, Epoch::ZERO);
+            let (word, new) = (Word::Assign(node), freed.pack());
+            let op = Op::CompareAndSwap { word, expected, new };
+            let reach = &mut self.reach;
+            // A miss means that somebody else has done it, and has the record.
+            if self.swaps.perform(op, |op| reach.perform(op))
+                == (Reply::Swapped { found: expected })
+            {
+                self.core.freed(nanos(look_time), node, freed.version);
+            }
         }
     }
 

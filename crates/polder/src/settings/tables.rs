@@ -54,8 +54,9 @@ pub const POOL: Section = Section {
             1,
             1_000,
             1,
-            "How often an edge with requests looks at the pool. Four times as long while no request \
-             waits and no site uses a quarter of its capacity: the first that waits ends that.",
+            "How often an edge with requests looks at the pool. Four times as long while no \
+             request waits and no site uses a quarter of its capacity: the first that waits ends \
+             that.",
         ),
         int("idle_look_every_ms", 1, 10_000, 50, "How often an edge without requests looks."),
         int("hold_ms", 1, 60_000, 2, "How long a load must last before a node moves."),
