@@ -1,12 +1,21 @@
 //! What a client's bytes come over: a socket, plain or under TLS.
 
 use bytes::Bytes;
+use std::cell::RefCell;
 use std::io;
 use std::pin::Pin;
 use std::task::{Context, Poll};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
 use tokio_rustls::server::TlsStream;
+
+/// A response of up to so many bytes, head and body, is copied together before it is written: one
+/// `send` costs the kernel less than a `writev` of two parts, by more than the copy of a page.
+const GATHERED_BYTES_MAX: usize = 4 * 1024;
+
+thread_local! {
+    static GATHERED: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
+}
 
 /// A client's socket, with bytes that were read to find out what it speaks.
 #[derive(Debug)]
@@ -81,7 +90,15 @@ impl AsyncWrite for Socket {
         cx: &mut Context<'_>,
         bytes: &[io::IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
-        Pin::new(&mut self.tcp).poll_write_vectored(cx, bytes)
+        let length: usize = bytes.iter().map(|part| part.len()).sum();
+        if length > GATHERED_BYTES_MAX {
+            return Pin::new(&mut self.tcp).poll_write_vectored(cx, bytes);
+        }
+        GATHERED.with_borrow_mut(|gathered| {
+            gathered.clear();
+            bytes.iter().for_each(|part| gathered.extend_from_slice(part));
+            Pin::new(&mut self.tcp).poll_write(cx, gathered)
+        })
     }
 
     fn is_write_vectored(&self) -> bool {
