@@ -231,10 +231,11 @@ mod tests {
             prop_assert!(found.abs_diff(wanted) <= wanted / 10 + before_us, "{found} {wanted}");
         }
 
-        /// Times without anybody who waits do not count, however many there are.
+        /// Times without anybody who waits do not count, however many there are; but 32 of them, of
+        /// which each brings one answer, must not make the window before stale.
         #[test]
         fn idle_time_says_nothing(
-            spells in proptest::collection::vec((1_u32..6, 1_u64..500), 200),
+            spells in proptest::collection::vec((1_u32..6, 1_u64..100), 200),
         ) {
             let mut drain = Drain::new();
             let mut now = ms(9_000);
