@@ -56,7 +56,7 @@ fn fuzz_control() {
         }
         let response = decode_response(bytes);
         if let Ok(response) = &response {
-            // Once more: the text of a number need not be the shortest.
+            // Once more: the text of a number in the input need not be the shortest.
             let line = encode_response(response.clone());
             let again = decode_response(&line).expect("what is written is read");
             assert_eq!(encode_response(again), line);
