@@ -51,6 +51,7 @@ const TARGETS: &[Target] = &[
     target("chunks", "edge", Place::Lib),
     target("http_requests", "edge", Place::Test("differential")),
     target("http_responses", "edge", Place::Test("differential")),
+    target("cache_headers", "cache", Place::Test("cases")),
 ];
 
 /// Targets that run at the same time: machines that run tests have two cores or more.

@@ -21,7 +21,7 @@ use crate::{conditional, range, rules};
 pub(crate) const CACHE_STATUS: HeaderName = HeaderName::from_static("cache-status");
 
 /// Fields that are about one connection, or one proxy, or one answer: never kept.
-const NEVER_KEPT: [&str; 13] = [
+const NEVER_KEPT: [&str; 12] = [
     "age",
     "cache-status",
     "connection",
@@ -32,7 +32,6 @@ const NEVER_KEPT: [&str; 13] = [
     "proxy-connection",
     "te",
     "trailer",
-    "trailers",
     "transfer-encoding",
     "upgrade",
 ];
@@ -52,7 +51,8 @@ pub struct Answer {
 #[derive(Debug)]
 pub struct Entry<P> {
     pub(crate) status: StatusCode,
-    /// As clients get them, but for `Age` and `Cache-Status`.
+    /// As clients get them. `Age` and `Cache-Status` are there without a value of use, so that
+    /// setting them moves no other field.
     pub(crate) headers: HeaderMap,
     /// What the server said and clients do not see.
     pub(crate) hidden: HeaderMap,
@@ -128,7 +128,7 @@ impl<P> Entry<P> {
     /// The fields as the server sent them, but for those of one connection.
     pub(crate) fn as_sent(&self) -> HeaderMap {
         let mut sent = self.headers.clone();
-        for name in self.hidden.keys() {
+        for name in self.hidden.keys().chain(&[AGE, CACHE_STATUS]) {
             sent.remove(name);
         }
         sent.extend(self.hidden.clone());
@@ -220,8 +220,8 @@ pub(crate) fn kept(
             continue;
         }
         let of_tags = !rules.tags_to_clients && tags::is_field(name);
-        let replaced = rules.mode == Mode::Strict && *name == CACHE_CONTROL;
-        if of_tags || replaced || *name == CDN_CACHE_CONTROL {
+        let replaced = *name == CACHE_CONTROL || *name == CDN_CACHE_CONTROL;
+        if of_tags || (rules.mode == Mode::Strict && replaced) {
             hidden.append(name, value.clone());
         } else {
             kept.append(name, value.clone());
@@ -233,9 +233,12 @@ pub(crate) fn kept(
     (kept, hidden)
 }
 
-/// Fields of ours that clients do not get from a response that is not kept.
+/// Removes the fields that are for this cache alone. `CDN-Cache-Control` goes on to caches before
+/// this one, as RFC 9213 (3.1) has it, but not in mode `strict`: nobody would tell them of updates.
 pub(crate) fn hide(rules: &Rules, headers: &mut HeaderMap) {
-    headers.remove(CDN_CACHE_CONTROL);
+    if rules.mode == Mode::Strict {
+        headers.remove(CDN_CACHE_CONTROL);
+    }
     if !rules.tags_to_clients {
         for field in &tags::FIELDS {
             headers.remove(field);
@@ -246,6 +249,12 @@ pub(crate) fn hide(rules: &Rules, headers: &mut HeaderMap) {
 /// Makes clients ask at each use, since nobody tells them of an update. It costs a 304.
 pub(crate) fn ask_each_time(headers: &mut HeaderMap) {
     headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-cache"));
+}
+
+/// Makes room for the fields that each answer sets.
+pub(crate) fn make_room(headers: &mut HeaderMap) {
+    headers.insert(AGE, HeaderValue::from_static("0"));
+    headers.insert(CACHE_STATUS, HeaderValue::from_static(""));
 }
 
 /// Sets what the kept head says of the body that came: its length, and a strong entity tag where

@@ -10,7 +10,8 @@
 //!   responses are found by that;
 //! - `Cookie` goes by the site's setting;
 //! - `Authorization` is sent: the response is kept only if it says that it may be;
-//! - what a `Vary` of the site has named is sent: responses are found by it;
+//! - what a `Vary` of the site has named is sent, and what its settings call keyed: responses are
+//!   found by it;
 //! - what cannot change a page ([`NEUTRAL`]) is sent, and what the site's settings name;
 //! - all else is removed, or sent if the site's setting `unkeyed` is `passed`.
 //!
@@ -88,8 +89,7 @@ pub(crate) fn prepare(rules: &Rules, client: &HeaderMap, varied: &[HeaderName]) 
 
 /// Whether a field of the client's goes to the server as it is.
 pub(crate) fn is_sent(rules: &Rules, name: &HeaderName, varied: &[HeaderName]) -> bool {
-    let ours = [ACCEPT_ENCODING, RANGE, IF_RANGE, IF_NONE_MATCH, IF_MODIFIED_SINCE];
-    if ours.contains(name) || PRETENDING.contains(&name.as_str()) {
+    if *name == ACCEPT_ENCODING || is_withheld(name) {
         return false;
     }
     if *name == COOKIE {
@@ -98,5 +98,12 @@ pub(crate) fn is_sent(rules: &Rules, name: &HeaderName, varied: &[HeaderName]) -
     if *name == HOST || *name == AUTHORIZATION || rules.unkeyed == Unkeyed::Passed {
         return true;
     }
-    NEUTRAL.contains(&name.as_str()) || rules.passed.contains(name) || varied.contains(name)
+    let named = [&rules.keyed[..], &rules.passed, varied];
+    NEUTRAL.contains(&name.as_str()) || named.iter().any(|names| names.contains(name))
+}
+
+/// Whether a field never reaches a server as the client sent it.
+pub(crate) fn is_withheld(name: &HeaderName) -> bool {
+    let ours = [RANGE, IF_RANGE, IF_NONE_MATCH, IF_MODIFIED_SINCE];
+    ours.contains(name) || PRETENDING.contains(&name.as_str())
 }

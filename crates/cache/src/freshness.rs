@@ -16,7 +16,7 @@ const HEURISTIC_PART: u64 = 10;
 const HEURISTIC_MAX_S: u64 = 86_400;
 
 /// Statuses that may be fresh without saying so (RFC 9110, 15.1), but for 206, which is not kept.
-const HEURISTIC_STATUSES: [u16; 12] = [200, 203, 204, 300, 301, 308, 404, 405, 410, 414, 501, 206];
+const HEURISTIC_STATUSES: [u16; 11] = [200, 203, 204, 300, 301, 308, 404, 405, 410, 414, 501];
 
 /// When a response is fresh, and what it allows beyond. Times in milliseconds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -169,3 +169,7 @@ fn single<'a>(headers: &'a HeaderMap, name: &HeaderName) -> Option<&'a HeaderVal
     let first = values.next()?;
     values.all(|other| other == first).then_some(first)
 }
+
+#[cfg(test)]
+#[path = "freshness_tests.rs"]
+mod tests;

@@ -76,6 +76,9 @@ pub struct Rules {
     pub cookies: Cookies,
     /// Which other fields reach the server.
     pub unkeyed: Unkeyed,
+    /// Fields that the server sees and that every response of the site is found by, whatever its
+    /// `Vary` says.
+    pub keyed: Vec<HeaderName>,
     /// Fields that the server sees although they are in no `Vary`: the site says that they change
     /// nothing, or that they are for its statistics.
     pub passed: Vec<HeaderName>,
@@ -110,6 +113,8 @@ impl Default for Rules {
             source: Source::Acknowledged,
             cookies: Cookies::default(),
             unkeyed: Unkeyed::default(),
+            // Servers answer to these in their own way, and often say so only where they are sent.
+            keyed: vec![http::header::ORIGIN, HeaderName::from_static("x-requested-with")],
             passed: Vec::new(),
             client_directives: false,
             heuristics: true,

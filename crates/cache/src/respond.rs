@@ -127,6 +127,7 @@ impl<P> Cache<P> {
 
     /// A stored response in the place of one that no server gave; `None`: nothing may stand in.
     pub fn failed(&self, rules: &Rules, fetch: &Fetch<P>, now: UnixMs) -> Option<Answer> {
+        self.counters.count(Event::Forward(fetch.why));
         self.stand_in(rules, fetch, now, None)
     }
 
@@ -236,7 +237,8 @@ impl<P> Cache<P> {
         entry.answer(fetch.asker(now), status.value(&self.name))
     }
 
-    fn entry(&self, draft: Draft<P>, body: Bytes) -> Entry<P> {
+    fn entry(&self, mut draft: Draft<P>, body: Bytes) -> Entry<P> {
+        entry::make_room(&mut draft.headers);
         // Tags with a proof are judged by it.
         let tags = draft.proof.is_none().then_some(&draft.tags);
         let slots = self.purges.slots(&draft.key.borrowed(), tags);

@@ -1,10 +1,13 @@
 //! Which responses may be kept for others (RFC 9111, 3), and what is never shared.
 
-use http::header::{AUTHORIZATION, COOKIE, HeaderMap, HeaderName, SET_COOKIE, VARY};
+use http::header::{
+    ACCEPT_ENCODING, AUTHORIZATION, COOKIE, HeaderMap, HeaderName, SET_COOKIE, VARY,
+};
 use http::{Method, StatusCode};
 
 use crate::conditional::Validators;
 use crate::directives::{Directives, Scope};
+use crate::forward;
 use crate::freshness::{self, Freshness};
 use crate::options::{Cookies, Rules};
 use crate::tags::TooManyTags;
@@ -155,12 +158,17 @@ pub(crate) fn omitted(directives: &Directives) -> impl Iterator<Item = &HeaderNa
     directives.private.fields().iter().chain(directives.no_cache.fields())
 }
 
-/// Whether a `Vary` names a field of the client's that the server did not see.
+/// The fields of the client's that a `Vary` names and that the server did not see, though it could.
 pub(crate) fn unseen(headers: &HeaderMap, client: &HeaderMap, sent: &HeaderMap) -> Vec<HeaderName> {
     if !headers.contains_key(VARY) {
         return Vec::new();
     }
     let names = vary::names(headers).unwrap_or_default();
-    let lost = |name: &HeaderName| client.contains_key(name) && !sent.contains_key(name);
+    // Cookies and codings go by rules of their own.
+    let own = |name: &HeaderName| {
+        *name == COOKIE || *name == ACCEPT_ENCODING || forward::is_withheld(name)
+    };
+    let lost =
+        |name: &HeaderName| client.contains_key(name) && !sent.contains_key(name) && !own(name);
     names.into_iter().filter(lost).collect()
 }

@@ -1,8 +1,9 @@
 //! Which requests a stored response is for, beyond its key (RFC 9111, 4.1).
 //!
-//! A response is found by the fields that its `Vary` names, by the keyed cookies of its site, and
-//! by `Accept-Encoding` if it is encoded, whether or not `Vary` says so. Values are compared as
-//! sent first, which is what repeated requests of one client match by; then as they mean the same.
+//! A response is found by the fields that its `Vary` names, by the keyed fields and cookies of its
+//! site, and by `Accept-Encoding` if it is encoded, whether or not `Vary` says so. Values are
+//! compared as sent first, which is what repeated requests of one client match by; then as they
+//! mean the same.
 
 use std::borrow::Cow;
 
@@ -10,6 +11,7 @@ use http::header::{
     ACCEPT_ENCODING, ACCEPT_LANGUAGE, CONTENT_ENCODING, COOKIE, HeaderMap, HeaderName, VARY,
 };
 
+use crate::forward;
 use crate::options::{Cookies, Rules};
 
 /// Most fields that one `Vary` may name: more would be a mistake, and cost each look-up.
@@ -77,6 +79,9 @@ impl Selected {
         if matches!(rules.cookies, Cookies::Keyed(_)) {
             add(COOKIE);
         }
+        for name in &rules.keyed {
+            add(name.clone());
+        }
         let fields = names.into_iter().map(|name| {
             let meaning = meaning(rules, request, &name).map(|value| value.into_owned().into());
             let raw = one_line(request, &name).map(Into::into);
@@ -88,6 +93,9 @@ impl Selected {
     /// Whether the response is for this request.
     pub(crate) fn is_for(&self, rules: &Rules, request: &HeaderMap) -> bool {
         self.fields.iter().all(|field| {
+            if field.meaning.is_none() && !request.contains_key(&field.name) {
+                return true;
+            }
             let same =
                 field.raw.is_some() && one_line(request, &field.name) == field.raw.as_deref();
             same || meaning(rules, request, &field.name).as_deref() == field.meaning.as_deref()
@@ -143,6 +151,10 @@ pub(crate) fn meaning<'a>(
         }
         // A cookie's value may hold anything: as sent, or nothing.
         return joined(request, name).map(Cow::Owned);
+    }
+    // The server never sees it, so nothing depends on it.
+    if forward::is_withheld(name) {
+        return None;
     }
     if *name == ACCEPT_ENCODING {
         return accepted_codings(request).map(|text| Cow::Owned(text.into_bytes()));
@@ -242,3 +254,7 @@ pub(crate) fn keyed_cookies(request: &HeaderMap, keyed: &[String]) -> Option<Vec
     }
     (!all.is_empty()).then_some(all)
 }
+
+#[cfg(test)]
+#[path = "vary_tests.rs"]
+mod tests;

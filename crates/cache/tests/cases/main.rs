@@ -2,4 +2,7 @@
 #![allow(clippy::unwrap_used)]
 
 mod life;
+mod noise;
+mod shared;
+mod suite;
 mod world;

@@ -21,11 +21,15 @@ pub(crate) struct Response {
     pub(crate) status: u16,
     pub(crate) headers: Vec<(&'static str, String)>,
     pub(crate) body: &'static str,
+    /// Fields of any bytes.
+    pub(crate) more: HeaderMap,
+    /// Fields of a request that is answered by a 304; one that lacks them gets 999.
+    pub(crate) validated: Option<Vec<(&'static str, String)>>,
 }
 
 pub(crate) fn response(headers: &[(&'static str, &str)]) -> Response {
     let headers = headers.iter().map(|(name, value)| (*name, (*value).to_owned())).collect();
-    Response { status: 200, headers, body: "body" }
+    Response { status: 200, headers, body: "body", more: HeaderMap::new(), validated: None }
 }
 
 impl Response {
@@ -37,13 +41,29 @@ impl Response {
         Self { body, ..self }
     }
 
-    fn head(&self) -> Head {
+    /// What the server says to a request with these fields.
+    fn head(&self, request: &HeaderMap) -> Head {
+        let mut head = self.plain_head();
+        if let Some(wanted) = &self.validated {
+            let carries = |(name, value): &(&str, String)| {
+                request.get(*name).is_some_and(|is| is.as_bytes() == value.as_bytes())
+            };
+            let status = if wanted.iter().any(carries) { 304 } else { 999 };
+            head.status = StatusCode::from_u16(status).unwrap();
+        }
+        head
+    }
+
+    fn plain_head(&self) -> Head {
         let headers = self.headers.iter().map(|(name, value)| {
-            (HeaderName::from_static(name), HeaderValue::from_str(value).unwrap())
+            (HeaderName::from_static(name), HeaderValue::from_bytes(value.as_bytes()).unwrap())
         });
         let mut all = HeaderMap::new();
         for (name, value) in headers {
             all.append(name, value);
+        }
+        for (name, value) in &self.more {
+            all.append(name, value.clone());
         }
         Head { status: StatusCode::from_u16(self.status).unwrap(), headers: all }
     }
@@ -61,6 +81,8 @@ pub(crate) struct World {
     pub(crate) stored: Option<Result<(), NotStored>>,
     /// What the server answers; none: it fails.
     pub(crate) server: Option<Response>,
+    /// The `Last-Modified` that the server sent last.
+    pub(crate) sent_last_modified: Option<String>,
 }
 
 impl World {
@@ -74,6 +96,7 @@ impl World {
             asked: Vec::new(),
             stored: None,
             server: None,
+            sent_last_modified: None,
         }
     }
 
@@ -91,7 +114,6 @@ impl World {
         self.ask(&Method::GET, path, headers)
     }
 
-    /// One request, from the client to its answer.
     pub(crate) fn ask(
         &mut self,
         method: &Method,
@@ -102,7 +124,12 @@ impl World {
         for (name, value) in lines {
             headers.append(*name, HeaderValue::from_bytes(value.as_bytes()).unwrap());
         }
-        let request = request(method, path, &headers, self.now);
+        self.send(method, path, &headers)
+    }
+
+    /// One request, from the client to its answer.
+    pub(crate) fn send(&mut self, method: &Method, path: &str, headers: &HeaderMap) -> Answer {
+        let request = request(method, path, headers, self.now);
         self.stored = None;
         let mut fetch = match self.cache.lookup(&self.rules, &request) {
             Lookup::Bypass(why) => return self.bypass(&request, why),
@@ -122,8 +149,10 @@ impl World {
                 let stale = self.cache.failed(&self.rules, &fetch, UnixMs(self.now));
                 return stale.unwrap_or_else(|| error(502));
             };
+            let head = response.head(fetch.headers());
+            self.remember(&head);
             let (now, prove) = (UnixMs(self.now), |_: &Tags| Some(Version(before)));
-            let reply = self.cache.respond(&self.rules, fetch, response.head(), now, prove);
+            let reply = self.cache.respond(&self.rules, fetch, head, now, prove);
             match reply {
                 Reply::Answer(answer) => return answer,
                 Reply::Again(again) => fetch = again,
@@ -145,10 +174,16 @@ impl World {
         }
     }
 
+    fn remember(&mut self, head: &Head) {
+        let modified = head.headers.get("last-modified").and_then(|value| value.to_str().ok());
+        self.sent_last_modified = modified.map(ToOwned::to_owned);
+    }
+
     fn bypass(&mut self, request: &Request<'_>, why: cache::Bypass) -> Answer {
         self.asked.push(request.headers.clone());
         let Some(response) = self.server.clone() else { return error(502) };
-        let mut head = response.head();
+        let mut head = response.head(request.headers);
+        self.remember(&head);
         self.cache.passed(&self.rules, request, why, &mut head);
         let body = Bytes::from_static(response.body.as_bytes());
         Answer { status: head.status, headers: head.headers, body }
