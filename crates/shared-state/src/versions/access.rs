@@ -9,18 +9,41 @@
 use super::steps::Op;
 use super::word::{Filled, Slot, VersionWord};
 #[cfg(loom)]
-use loom::sync::atomic::{AtomicU64, fence};
+use loom::sync::atomic::fence;
 use std::sync::atomic::Ordering;
 #[cfg(not(loom))]
-use std::sync::atomic::{AtomicU64, fence};
+use std::sync::atomic::fence;
+
+const ALL: Ordering = Ordering::SeqCst;
+
+/// An atomic word: the standard library's, or loom's in its tests.
+pub(super) trait Atomic {
+    fn load(&self, order: Ordering) -> u64;
+    fn compare_exchange(&self, expected: u64, new: u64) -> Result<u64, u64>;
+    fn add_one(&self) -> u64;
+}
+
+impl Atomic for std::sync::atomic::AtomicU64 {
+    #[inline]
+    fn load(&self, order: Ordering) -> u64 {
+        Self::load(self, order)
+    }
+
+    fn compare_exchange(&self, expected: u64, new: u64) -> Result<u64, u64> {
+        Self::compare_exchange(self, expected, new, ALL, ALL)
+    }
+
+    fn add_one(&self) -> u64 {
+        self.fetch_add(1, ALL)
+    }
+}
 
 /// Performs one operation of a machine on its word.
-pub(super) fn perform(word: &AtomicU64, op: Op) -> u64 {
-    let all = Ordering::SeqCst;
+pub(super) fn perform<A: Atomic>(word: &A, op: Op) -> u64 {
     match op {
-        Op::Load(_) => word.load(all),
-        Op::Draw => word.fetch_add(1, all),
-        Op::Swap { expected, new, .. } => match word.compare_exchange(expected, new, all, all) {
+        Op::Load(_) => word.load(ALL),
+        Op::Draw => word.add_one(),
+        Op::Swap { expected, new, .. } => match word.compare_exchange(expected, new) {
             Ok(found) | Err(found) => found,
         },
     }
@@ -28,12 +51,7 @@ pub(super) fn perform(word: &AtomicU64, op: Op) -> u64 {
 
 /// Whether nothing changed on these slots, in a table whose words are `words`.
 #[inline]
-pub(super) fn is_valid(
-    live: &AtomicU64,
-    words: &[AtomicU64],
-    filled: Filled,
-    slots: &[Slot],
-) -> bool {
+pub(super) fn is_valid<A: Atomic>(live: &A, words: &[A], filled: Filled, slots: &[Slot]) -> bool {
     fence(Ordering::Acquire);
     let open = live.load(Ordering::Acquire) == filled.incarnation.0;
     // Nothing is decided between two loads, so that the processor has many under way.
@@ -49,11 +67,26 @@ pub(super) fn is_valid(
 #[cfg(loom)]
 mod loom_interleavings {
     use super::super::{
-        Begin, Fill, Lower, Machine, Memory, Place, RecordHeader, RecordPhase, Settle, Shape,
-        WriterId, drive,
+        Begin, Fill, Lower, Memory, Place, RecordHeader, RecordPhase, Settle, Shape, WriterId,
+        drive,
     };
     use super::*;
     use loom::sync::Arc;
+    use loom::sync::atomic::AtomicU64;
+
+    impl Atomic for AtomicU64 {
+        fn load(&self, order: Ordering) -> u64 {
+            Self::load(self, order)
+        }
+
+        fn compare_exchange(&self, expected: u64, new: u64) -> Result<u64, u64> {
+            Self::compare_exchange(self, expected, new, ALL, ALL)
+        }
+
+        fn add_one(&self) -> u64 {
+            self.fetch_add(1, ALL)
+        }
+    }
 
     const SHAPE: Shape = Shape { slots: 1, records: 1, entries: 1 };
     const LIVE: usize = 0;

@@ -1,7 +1,7 @@
 //! Noise in a version table: whoever may write it may write anything, at any time.
 
 use super::{
-    Decided, RecordHeader, RecordPhase, Slot, SlotBits, Stamp, TableLayout, VersionTable,
+    Decided, Place, RecordHeader, RecordPhase, Slot, SlotBits, Stamp, TableLayout, VersionTable,
     VersionWord, WriterId,
 };
 use fuzzing::{Random, Target};
@@ -96,7 +96,7 @@ fn fuzz_version_table() {
     let bits = SlotBits::new(SlotBits::MIN).unwrap();
     let layout = TableLayout::new(bits);
     let region = Arc::new(OwnedRegion::create("versions", layout.region_bytes()).unwrap());
-    let tags = region.words().len() - bits.slots();
+    let tags = layout.index(Place::Word(Slot(0))).unwrap();
     let check = |bytes: &[u8], random: &mut Random| {
         region.words().iter().for_each(|word| word.store(0, Ordering::Relaxed));
         let mapped = || Arc::clone(&region) as Arc<dyn Mapped>;

@@ -29,6 +29,7 @@ const SEQUENCE: usize = 2 * LINE_WORDS;
 /// The rest of the first page is spare.
 const RECORDS_AT: usize = 512;
 const RECORD_WORDS: usize = 1 + RECORD_SLOTS as usize;
+const PAGE_BYTES: u64 = 4_096;
 const WORDS_AT: usize = RECORDS_AT + RECORDS as usize * RECORD_WORDS;
 
 /// Where everything lies in a table of this size.
@@ -53,7 +54,7 @@ impl TableLayout {
     /// The size of the region in bytes: whole pages.
     #[must_use]
     pub const fn region_bytes(self) -> u64 {
-        self.words() as u64 * 8
+        (self.words() as u64 * 8).div_ceil(PAGE_BYTES) * PAGE_BYTES
     }
 
     const fn words(self) -> usize {

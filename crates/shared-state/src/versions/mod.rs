@@ -107,7 +107,6 @@ mod lower;
 mod remote;
 mod settle;
 mod steps;
-#[cfg(not(loom))]
 mod table;
 mod word;
 
@@ -118,7 +117,6 @@ pub use lower::{EndError, Lower};
 pub use remote::{Run, Want};
 pub use settle::{Settle, SettleError};
 pub use steps::{Held, Machine, Memory, Next, Op, Place, ROUNDS_MAX, Shape, drive};
-#[cfg(not(loom))]
 pub use table::{Decided, UPDATE_SLOTS_MAX, Update, VersionTable};
 pub use word::{
     Filled, PENDING_MAX, RecordHeader, RecordPhase, Slot, SlotBits, Stamp, VersionWord, WriterId,

@@ -33,6 +33,16 @@ fn pending(table: &VersionTable, slot: u32) -> u16 {
 }
 
 #[test]
+fn the_default_table_has_128_mib_and_its_records() {
+    let bytes = TableLayout::new(SlotBits::DEFAULT).region_bytes();
+    assert_eq!(bytes, (128 << 20) + 528_384);
+    let largest = SlotBits::new(SlotBits::MAX).unwrap();
+    assert!(TableLayout::new(largest).region_bytes() <= remote_memory::MAX_REGION_BYTES);
+    assert_eq!(TableLayout::new(small()).region_bytes() % 4_096, 0);
+    assert_eq!([SlotBits::new(SlotBits::MIN - 1), SlotBits::of(257)], [None, None]);
+}
+
+#[test]
 fn the_hash_is_the_documented_one() {
     let cases: [(&[u8], u32, u32); 5] = [
         (b"", 13_680_577, 193),
