@@ -41,6 +41,12 @@ pub(crate) enum Command {
     Edges(FigureArguments),
     /// Memory of an idle connection at an edge that holds as many as it may; about 20 seconds
     Idle(FigureArguments),
+    /// Priorities and guarantees: equal sites, sites of different priority, traces of real sites
+    /// (figures 6 to 11 of the paper); about 14 minutes
+    Qos(QosArguments),
+    /// The largest pool in the simulator, what a decision costs, 10,000 seeds of faults; about
+    /// 10 minutes
+    Simulate(FigureArguments),
     /// All of them, one after the other
     All(FigureArguments),
     /// Whether a pool starts, serves, moves and stops here: what the tests ask
@@ -66,6 +72,8 @@ pub(crate) enum PartOf {
     Memory,
     Edges,
     Idle,
+    Qos,
+    Simulate,
 }
 
 /// Arguments of `burst`.
@@ -78,6 +86,28 @@ pub(crate) struct BurstArguments {
     /// What serves on the nodes
     #[arg(long, value_enum, default_value_t = Apps::Stub)]
     pub(crate) apps: Apps,
+}
+
+/// Arguments of `qos`.
+#[derive(Clone, Debug, Args)]
+pub(crate) struct QosArguments {
+    /// As of every figure.
+    #[command(flatten)]
+    pub(crate) figure: FigureArguments,
+
+    /// What serves on the nodes
+    #[arg(long, value_enum, default_value_t = QosApps::Stub)]
+    pub(crate) apps: QosApps,
+}
+
+/// What serves on the nodes of `qos`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum QosApps {
+    /// Stand-ins with an exact capacity
+    Stub,
+    /// The shop of examples/shop: Apache httpd, PHP-FPM and MariaDB; the cases only (needs
+    /// apache2-bin, php-fpm, php-mysql and mariadb-server); about 2 minutes
+    Shop,
 }
 
 /// What serves on the nodes.
@@ -127,8 +157,19 @@ mod tests {
     fn clap_finds_no_contradiction_and_the_figures_are_listed() {
         Cli::command().debug_assert();
         let help = Cli::command().render_help().to_string();
-        let figures =
-            ["burst", "sensitivity", "churn", "reloads", "proxy", "memory", "edges", "idle", "all"];
+        let figures = [
+            "burst",
+            "sensitivity",
+            "churn",
+            "reloads",
+            "proxy",
+            "memory",
+            "edges",
+            "idle",
+            "qos",
+            "simulate",
+            "all",
+        ];
         for figure in figures {
             assert!(help.contains(&format!("\n  {figure}")), "{help}");
         }

@@ -10,6 +10,8 @@
 //! cargo run --release -p bench -- memory       # reads of the record of a busy node
 //! cargo run --release -p bench -- edges        # the tail behind several edges
 //! cargo run --release -p bench -- idle         # memory of an idle connection
+//! cargo run --release -p bench -- qos          # priorities, guarantees, objectives
+//! cargo run --release -p bench -- simulate     # the simulator: speed, decisions, seeds of faults
 //! ```
 //!
 //! Each command: settings -> rigs ([`polder::rig`]) -> load -> measures -> table, JSON, SVG. The
@@ -28,14 +30,16 @@ mod memory;
 mod output;
 mod progress;
 mod proxy;
+mod qos;
 mod reloads;
 mod sensitivity;
+mod simulate;
 mod smoke;
 mod tools;
 mod waits;
 
 use clap::Parser;
-use cli::{Apps, Cli, Command, FigureArguments, PartOf};
+use cli::{Apps, Cli, Command, FigureArguments, PartOf, QosApps};
 use output::Output;
 use std::ffi::OsString;
 use std::process::ExitCode;
@@ -93,6 +97,14 @@ fn run(command: &Command) -> anyhow::Result<()> {
         Command::Memory(arguments) => memory::run(&output("memory", arguments)?, &cancel),
         Command::Edges(arguments) => edges::run(&output("edges", arguments)?, &cancel),
         Command::Idle(arguments) => idle::run(&output("idle", arguments)?, &cancel),
+        Command::Qos(arguments) => {
+            let figure = match arguments.apps {
+                QosApps::Stub => "qos",
+                QosApps::Shop => "qos-shop",
+            };
+            qos::run(&output(figure, &arguments.figure)?, arguments.apps, &cancel)
+        }
+        Command::Simulate(arguments) => simulate::run(&output("simulate", arguments)?, &cancel),
         Command::All(arguments) => {
             burst::run(&output("burst", arguments)?, Apps::Stub, &cancel)?;
             sensitivity::run(&output("sensitivity", arguments)?, &cancel)?;
@@ -101,7 +113,9 @@ fn run(command: &Command) -> anyhow::Result<()> {
             proxy::run(&output("proxy", arguments)?, &cancel)?;
             memory::run(&output("memory", arguments)?, &cancel)?;
             edges::run(&output("edges", arguments)?, &cancel)?;
-            idle::run(&output("idle", arguments)?, &cancel)
+            idle::run(&output("idle", arguments)?, &cancel)?;
+            qos::run(&output("qos", arguments)?, QosApps::Stub, &cancel)?;
+            simulate::run(&output("simulate", arguments)?, &cancel)
         }
         Command::Smoke(arguments) => smoke::run(*arguments, &cancel),
         Command::Part(arguments) => {
@@ -110,6 +124,8 @@ fn run(command: &Command) -> anyhow::Result<()> {
                 PartOf::Memory => memory::least(&cancel)?,
                 PartOf::Edges => edges::least(&cancel)?,
                 PartOf::Idle => idle::least(&cancel)?,
+                PartOf::Qos => qos::least(&cancel)?,
+                PartOf::Simulate => simulate::least(&cancel)?,
             };
             println!("{summary}");
             Ok(())

@@ -6,12 +6,15 @@ use crate::cli::{Apps, SmokeArguments};
 use anyhow::bail;
 use lab::{ApacheOptions, ApacheProgram, Groups, Quota};
 use load::generate::{Cancel, Generator};
-use polder::rig::{Rig, RigOptions, RigSite};
+use polder::rig::{NodeHistory, Rig, RigOptions, RigSite};
 use serde_json::json;
 use std::time::Duration;
 
 /// Each site is loaded for so long before the other one is.
 const HALF_PERIOD: Duration = Duration::from_millis(100);
+
+/// How often moves are fetched: an edge keeps a thousand, and makes at most one in a look.
+const FETCH_EVERY: Duration = Duration::from_millis(200);
 
 /// What is asked for; stubs answer to every path.
 const DOCUMENT: lab::Document = lab::DOCUMENTS[0];
@@ -47,18 +50,25 @@ pub(crate) fn run(arguments: SmokeArguments, cancel: &Cancel) -> anyhow::Result<
     let halves = u64::from(arguments.seconds) * 10;
     let mut load = rig.load();
     DOCUMENT.path.clone_into(&mut load.path);
+    let (before, watcher) = (rig.status()?, rig.watch_moves(FETCH_EVERY)?);
     let wave = Generator::new(load)?.wave([0, 1], HALF_PERIOD, halves)?;
     if cancel.is_cancelled() {
         bail!("interrupted");
     }
     let total = wave.run.total();
+    let after = rig.status()?;
+    let history = NodeHistory::replay(&before, &watcher.finish()?, &after)?;
+    let below_hard = |site: &RigSite| history.below(&site.name, site.hard.into(), (0, u64::MAX));
+    let below_hard: Vec<_> = options.sites.iter().map(below_hard).collect();
     println!(
         "{}",
         json!({
             "requests": total.requests,
             "failed_requests": total.failures.total(),
             "adds_up": total.adds_up(),
-            "moves": rig.moves()?.len(),
+            "moves": history.moves(),
+            "below_hard_ns": below_hard.iter().map(|below| below.certain_ns).sum::<u64>(),
+            "fewest_nodes": below_hard.iter().map(|below| below.fewest).min(),
             "edges": rig.edges().len(),
         })
     );

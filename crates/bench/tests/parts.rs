@@ -60,3 +60,21 @@ fn idle_connections_are_opened_counted_and_asked_again() {
     assert_eq!(summary["failed_requests"], 0, "{summary}");
     assert!(summary["idle_connection_bytes"].as_f64().is_some(), "{summary}");
 }
+
+#[test]
+fn guarantees_hold_and_equal_sites_keep_their_nodes() {
+    let Some(summary) = least("qos") else { return };
+    assert_eq!(summary["moves_after_first_second"], 0, "{summary}");
+    assert_eq!(summary["hard_met_pct"], 100.0, "{summary}");
+    assert_above_zero(&summary, &["moves"]);
+    assert_eq!(summary["failed_requests"], 0, "{summary}");
+}
+
+#[test]
+fn the_simulator_runs_its_largest_pool_and_breaks_no_property() {
+    let Some(summary) = least("simulate") else { return };
+    assert_above_zero(&summary, &["seconds_for_large_pool", "node_reads", "decision_us", "moves"]);
+    assert_eq!(summary["seeds"], 2, "{summary}");
+    assert_eq!(summary["violations"], 0, "{summary}");
+    assert_eq!(summary["equal_sites_late_moves"], 0, "{summary}");
+}

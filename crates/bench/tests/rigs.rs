@@ -99,6 +99,10 @@ fn two_pools_at_once_serve_and_move_with_few_files_and_without_a_terminal() {
         assert_eq!(result["adds_up"], true);
         assert!(result["requests"].as_u64().unwrap() > 100, "{result}");
         assert!(result["moves"].as_u64().unwrap() > 0, "{result}");
+        // Replayed from all moves of both edges: one node is promised to each site, and one of
+        // the four moved.
+        assert_eq!(result["below_hard_ns"], 0, "{result}");
+        assert_eq!(result["fewest_nodes"], 1, "{result}");
     }
 }
 

@@ -17,6 +17,7 @@ pub(crate) use line::Line;
 pub use line::LogFormat;
 
 use crate::answer::Reason;
+use crate::face::Rank;
 use crate::labels::Labels;
 use http::request::Parts;
 use http::{HeaderValue, Method, Uri, Version, header};
@@ -210,6 +211,8 @@ pub(crate) struct Entry {
     /// The response broke off.
     pub(crate) is_cut: bool,
     pub(crate) node: Option<NodeId>,
+    /// Its admission class, where the site has some.
+    pub(crate) rank: Rank,
     pub(crate) retries: u32,
     pub(crate) first_byte: Option<Duration>,
     /// Bytes of the edge's own answer.
@@ -221,6 +224,7 @@ pub(crate) struct Ended<'a> {
     pub(crate) client: IpAddr,
     pub(crate) is_tls: bool,
     pub(crate) site: Option<&'a str>,
+    pub(crate) class: Option<&'a str>,
     pub(crate) labels: &'a Labels,
     pub(crate) duration: Duration,
     pub(crate) bytes: u64,
@@ -246,6 +250,7 @@ impl Entry {
             reason: None,
             is_cut: false,
             node: None,
+            rank: Rank::default(),
             retries: 0,
             first_byte: None,
             text_bytes: 0,
@@ -265,6 +270,7 @@ impl Entry {
             at: self.at,
             client: ended.client,
             site: ended.site,
+            class: ended.class,
             host: bytes(&self.host),
             method: &self.method,
             target: &self.target,

@@ -56,6 +56,8 @@ pub enum Reason {
     QueueFull,
     /// See [`Refusal::QueueTimeout`].
     QueueTimeout,
+    /// See [`Refusal::Shed`].
+    Shed,
     /// See [`Refusal::NoServer`].
     NoServer,
     /// See [`Refusal::Draining`].
@@ -74,7 +76,7 @@ pub enum Reason {
 
 impl Reason {
     /// All of them, in the order of the counters.
-    pub const ALL: [Self; 22] = [
+    pub const ALL: [Self; 23] = [
         Self::BadRequest,
         Self::BadMethod,
         Self::BadTransferCoding,
@@ -90,6 +92,7 @@ impl Reason {
         Self::SiteRate,
         Self::QueueFull,
         Self::QueueTimeout,
+        Self::Shed,
         Self::NoServer,
         Self::Draining,
         Self::UpgradesFull,
@@ -118,6 +121,7 @@ impl Reason {
             Self::SiteRate => "site-rate",
             Self::QueueFull => Refusal::QueueFull.name(),
             Self::QueueTimeout => Refusal::QueueTimeout.name(),
+            Self::Shed => "shed",
             Self::NoServer => Refusal::NoServer.name(),
             Self::Draining => Refusal::Draining.name(),
             Self::UpgradesFull => "upgrades-full",
@@ -143,6 +147,7 @@ impl Reason {
             Self::ClientRate | Self::SiteRate => StatusCode::TOO_MANY_REQUESTS,
             Self::QueueFull
             | Self::QueueTimeout
+            | Self::Shed
             | Self::NoServer
             | Self::Draining
             | Self::UpgradesFull => StatusCode::SERVICE_UNAVAILABLE,
@@ -157,6 +162,7 @@ impl Reason {
         match self {
             Self::QueueFull
             | Self::QueueTimeout
+            | Self::Shed
             | Self::NoServer
             | Self::Draining
             | Self::UpgradesFull => Source::Edge,
@@ -194,6 +200,7 @@ impl Reason {
             Self::SiteRate => "Too many requests for this site. Try again later.\n",
             Self::QueueFull => "Too many requests wait for this site. Try again soon.\n",
             Self::QueueTimeout => "No server became free in time. Try again soon.\n",
+            Self::Shed => "This site has more requests than it can answer. Try again later.\n",
             Self::NoServer => "No server of this site is available. Try again soon.\n",
             Self::Draining => "This server is about to stop. Try again.\n",
             Self::UpgradesFull => "Too many connections are open. Try again soon.\n",
@@ -216,7 +223,8 @@ impl Reason {
         let headers = response.headers_mut();
         headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("text/plain"));
         headers.insert(REASON_HEADER, HeaderValue::from_static(self.name()));
-        // Who asks too often is told the time that it has to wait, where the answer is used.
+        // Who asks too often, or is shed, is told the time that it has to wait where the answer is
+        // used.
         if matches!(self.source(), Source::Edge) {
             headers.insert(header::RETRY_AFTER, HeaderValue::from_static(RETRY_AFTER_SECONDS));
         }
@@ -232,6 +240,7 @@ impl From<Refusal> for Reason {
         match refusal {
             Refusal::QueueFull => Self::QueueFull,
             Refusal::QueueTimeout => Self::QueueTimeout,
+            Refusal::Shed { .. } => Self::Shed,
             Refusal::NoServer => Self::NoServer,
             Refusal::Draining => Self::Draining,
         }

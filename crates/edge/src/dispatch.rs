@@ -9,6 +9,9 @@
 //!              queues are not empty, then let go whoever now finds room
 //! ```
 //!
+//! A site may have classes of requests: a higher one goes first, takes the place of a lower one in
+//! a full queue, and lower ones are refused that would be answered too late ([`ranked`]).
+//!
 //! A sticky request that has waited `stick_wait` for its server, or whose server is gone, changes
 //! to the queue and keeps its place by arrival.
 //!
@@ -19,14 +22,18 @@
 mod admit;
 mod core;
 mod counts;
+mod drain;
 mod handle;
 mod health;
 mod lanes;
 mod node;
+mod queue;
+mod ranked;
+mod service;
 mod slow_start;
 mod stick;
 
 pub use core::{DispatchOptions, SiteRules};
-pub use counts::SiteCounts;
+pub use counts::{ClassCounts, SiteCounts};
 pub use handle::{Dispatch, NodePermit};
 pub use health::{EJECT_MAX, HealthOptions};

@@ -1,9 +1,10 @@
 //! A response's body on its way to the client, and what ends with it.
 
 use crate::access_log::{Ended, Entry};
+use crate::admission::class_name;
 use crate::answer::Reason;
 use crate::core::Core;
-use crate::face::Dispatcher;
+use crate::face::{Dispatcher, Rank};
 use crate::hosts::SiteSlot;
 use crate::labels::{Labels, X_REQUEST_ID};
 use crate::upload::Upload;
@@ -61,6 +62,13 @@ impl<D: Dispatcher> Meter<D> {
         }
     }
 
+    /// The request belongs to this admission class.
+    pub(crate) fn set_rank(&mut self, rank: Rank) {
+        if let Some(entry) = &mut self.entry {
+            entry.rank = rank;
+        }
+    }
+
     /// The edge answers itself.
     pub(crate) fn set_reason(&mut self, reason: Reason, text_bytes: usize) {
         if let Some(entry) = &mut self.entry {
@@ -100,17 +108,24 @@ impl<D: Dispatcher> Drop for Meter<D> {
         site.requests[usize::from(self.class)].add(1);
         let duration = self.started.elapsed();
         site.record_latency(duration);
+        let options = self.slot.map(|slot| &self.core.options().sites[slot.0]);
+        let objective = options.and_then(|site| site.objective);
+        if objective.is_some_and(|objective| duration > objective) {
+            site.slower.add(1);
+        }
         if self.request_bytes > 0 {
             site.request_body_bytes.add(self.request_bytes);
         }
         site.response_body_bytes.add(self.response_bytes);
         self.client.request_ends();
         if let (Some(entry), Some(log)) = (&self.entry, &self.core.log) {
-            let site = self.slot.map(|slot| &self.core.options().sites[slot.0]);
             let ended = Ended {
                 client: self.client.caller.address.ip().to_canonical(),
                 is_tls: self.client.caller.secured.is_some(),
-                site: site.map(|site| site.name.as_str()),
+                site: options.map(|site| site.name.as_str()),
+                class: options
+                    .filter(|site| !site.admission.is_empty())
+                    .map(|site| class_name(&site.admission, entry.rank)),
                 labels: &self.labels,
                 duration,
                 bytes: self.response_bytes,

@@ -44,7 +44,14 @@ pub struct Ask<'a> {
     pub avoid: &'a [NodeId],
     /// The server that it belongs to, if any.
     pub stick: Option<Stick>,
+    /// Its admission class.
+    pub rank: Rank,
 }
+
+/// The place of a request's admission class: 0 goes first. All requests of a site without classes
+/// have it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Rank(pub u8);
 
 /// Which server a sticky request belongs to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -63,6 +70,11 @@ pub enum Refusal {
     QueueFull,
     /// The request waited `queue_timeout_ms` in vain.
     QueueTimeout,
+    /// The site has more requests than it can answer, and more important ones go first.
+    Shed {
+        /// Seconds until its queue would be empty.
+        retry_after_s: u8,
+    },
     /// The site has no server that could ever take it.
     NoServer,
     /// The edge is about to stop.
@@ -76,6 +88,7 @@ impl Refusal {
         match self {
             Self::QueueFull => "queue-full",
             Self::QueueTimeout => "queue-timeout",
+            Self::Shed { .. } => "shed",
             Self::NoServer => "no-server",
             Self::Draining => "draining",
         }

@@ -9,7 +9,7 @@
 //!    it over a `wire`, which watches its time.
 //! 2. `head` refuses what readers could take differently; `labels` gives the request its id;
 //!    `hosts` finds the site; `rate` refuses who asks too often; `sticky` says to which server the
-//!    request belongs.
+//!    request belongs, `admission` how important it is.
 //! 3. A [`Dispatcher`] gives a [`Permit`] as soon as a server has room ([`face`]).
 //! 4. `attempt` sends the request over a connection of `upstream`, its head written by
 //!    `forward`, its body streamed by `upload`; where rule 5 of the design allows, a failure
@@ -24,6 +24,7 @@
 
 mod accept;
 mod access_log;
+mod admission;
 mod admit;
 mod answer;
 mod attempt;
@@ -62,9 +63,10 @@ mod watchdog;
 mod wire;
 
 pub use access_log::{LogFormat, LogOptions, LogTarget};
+pub use admission::{CLASSES_MAX, ClassRule, HeaderRule, LAST_CLASS};
 pub use answer::{REASON_HEADER, Reason, Source};
 pub use edge::{Closer, Edge, MetricsReader, StartError};
-pub use face::{Ask, Dispatcher, Permit, RETRIES_MAX, Refusal, Stick, Verdict};
+pub use face::{Ask, Dispatcher, Permit, RETRIES_MAX, Rank, Refusal, Stick, Verdict};
 pub use listen::Listening;
 pub use live::UpdateError;
 pub use metrics::{Latency, SiteSnapshot, Snapshot};

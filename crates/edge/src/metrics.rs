@@ -52,6 +52,7 @@ pub(crate) struct SiteShard {
     pub(crate) upgraded_open: Count,
     pub(crate) upgraded_bytes_in: Count,
     pub(crate) upgraded_bytes_out: Count,
+    pub(crate) slower: Count,
     latency: [Count; BUCKETS],
     latency_us_sum: Count,
 }
@@ -70,6 +71,7 @@ impl Default for SiteShard {
             upgraded_open: Count::default(),
             upgraded_bytes_in: Count::default(),
             upgraded_bytes_out: Count::default(),
+            slower: Count::default(),
             latency: std::array::from_fn(|_| Count::default()),
             latency_us_sum: Count::default(),
         }
@@ -150,6 +152,9 @@ pub struct SiteSnapshot {
     pub upgraded_bytes_in: u64,
     /// Bytes that they carried from servers to clients.
     pub upgraded_bytes_out: u64,
+    /// Requests that took longer than the site's objective; those that were refused or given up
+    /// after it among them.
+    pub slower: u64,
     /// Time from the request's head to the end of its response.
     pub latency: Latency,
 }
@@ -171,6 +176,7 @@ impl SiteSnapshot {
         self.upgraded_open = self.upgraded_open.wrapping_add(shard.upgraded_open.get());
         self.upgraded_bytes_in += shard.upgraded_bytes_in.get();
         self.upgraded_bytes_out += shard.upgraded_bytes_out.get();
+        self.slower += shard.slower.get();
         self.latency.add(shard);
     }
 

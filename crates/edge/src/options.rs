@@ -1,6 +1,7 @@
 //! The settings of an edge's data plane, as plain values with units in their names.
 
 use crate::access_log::LogOptions;
+use crate::admission::{CLASSES_MAX, ClassRule};
 use crate::face::RETRIES_MAX;
 use crate::network::Network;
 use crate::proxy_header::ProxyVersion;
@@ -80,6 +81,11 @@ pub struct SiteOptions {
     pub sticky: Option<Sticky>,
     /// How many requests this edge lets in.
     pub rate: RateOptions,
+    /// Which of its requests go first, the most important first; the others form the last class.
+    pub admission: Vec<ClassRule>,
+    /// What it promises its clients: requests that take longer, from their heads to the ends of
+    /// their responses, are counted.
+    pub objective: Option<Duration>,
 }
 
 impl SiteOptions {
@@ -91,7 +97,19 @@ impl SiteOptions {
         let name = name.to_owned();
         let (tls, proxy_protocol_out, sticky) = (None, None, None);
         let (body_bytes_max, rate) = (1 << 30, RateOptions::default());
-        Self { id, name, hosts, body_bytes_max, tls, proxy_protocol_out, sticky, rate }
+        let (admission, objective) = (Vec::new(), None);
+        Self {
+            id,
+            name,
+            hosts,
+            body_bytes_max,
+            tls,
+            proxy_protocol_out,
+            sticky,
+            rate,
+            admission,
+            objective,
+        }
     }
 }
 
@@ -265,6 +283,9 @@ pub enum OptionsError {
     /// A sticky cookie that could not be set.
     #[error("site {0}: the sticky cookie's name or one of its values is not a token")]
     BadCookie(String),
+    /// More admission classes than there may be.
+    #[error("site {0} has more than {CLASSES_MAX} admission classes, the last one among them")]
+    TooManyClasses(String),
     /// `via_name` is not a token.
     #[error("via_name `{0}` must consist of letters, digits, `-`, `.` and `_`")]
     BadViaName(String),
@@ -316,6 +337,10 @@ impl Options {
             if given < min || given > max {
                 return Err(OptionsError::OutOfRange { name, given, min, max });
             }
+        }
+        let is_over = |site: &&SiteOptions| site.admission.len() >= CLASSES_MAX;
+        if let Some(site) = self.sites.iter().find(is_over) {
+            return Err(OptionsError::TooManyClasses(site.name.clone()));
         }
         let token = |b: u8| b.is_ascii_alphanumeric() || matches!(b, b'-' | b'.' | b'_');
         if self.via_name.is_empty() || !self.via_name.bytes().all(token) {

@@ -1,5 +1,6 @@
 //! The life of a request: head, site, permit, attempts, response.
 
+use crate::admission::rank_of;
 use crate::answer::{Reason, Source};
 use crate::attempt::{Outgoing, attempt};
 use crate::core::Core;
@@ -17,7 +18,7 @@ use crate::wire::Client;
 use http::request::Parts;
 use http::{HeaderMap, HeaderValue, Request, Response, StatusCode, Version, header, response};
 use hyper::body::Incoming;
-use pool_model::{NodeId, SiteId};
+use pool_model::SiteId;
 use std::convert::Infallible;
 use std::future::poll_fn;
 use std::rc::Rc;
@@ -45,11 +46,7 @@ pub(crate) async fn serve<D: Dispatcher>(
         Ok(outgoing) => outgoing,
         Err(Rejected { reason, body, retry_after_s }) => {
             let close = !http_body::Body::is_end_stream(&body);
-            let mut answer = refuse(meter, reason, close);
-            if let Some(seconds) = retry_after_s {
-                answer.headers_mut().insert(header::RETRY_AFTER, HeaderValue::from(seconds));
-            }
-            return Ok(answer);
+            return Ok(refuse(meter, Refused { reason, retry_after_s }, close));
         }
     };
     let stick = stick_of(&meter, &outgoing);
@@ -61,11 +58,35 @@ pub(crate) async fn serve<D: Dispatcher>(
             }
             Ok(pass(meter, parts, flight))
         }
-        Err(reason) => {
+        Err(refused) => {
             // A stream of HTTP/2 ends without the others.
             let close = !meter.client.is_http2 && !drain(&outgoing).await;
-            Ok(refuse(meter, reason, close))
+            Ok(refuse(meter, refused, close))
         }
+    }
+}
+
+/// Why a request is not answered by a server, and after what time to come back.
+#[derive(Clone, Copy)]
+struct Refused {
+    reason: Reason,
+    /// Where that depends on the request.
+    retry_after_s: Option<u64>,
+}
+
+impl From<Reason> for Refused {
+    fn from(reason: Reason) -> Self {
+        Self { reason, retry_after_s: None }
+    }
+}
+
+impl From<Refusal> for Refused {
+    fn from(refusal: Refusal) -> Self {
+        let retry_after_s = match refusal {
+            Refusal::Shed { retry_after_s } => Some(retry_after_s.into()),
+            _ => None,
+        };
+        Self { reason: refusal.into(), retry_after_s }
     }
 }
 
@@ -217,14 +238,18 @@ async fn forward<D: Dispatcher>(
     meter: &mut Meter<D>,
     outgoing: &Outgoing,
     stick: Option<Stick>,
-) -> Result<(response::Parts, Flight<D>), Reason> {
+) -> Result<(response::Parts, Flight<D>), Refused> {
     let core = &*Rc::clone(&meter.core);
     let slot = meter.slot().ok_or(Reason::UnknownSite)?;
-    let site = core.options().sites[slot.0].id;
+    let own = &core.options().sites[slot.0];
+    let site = own.id;
+    let rank = rank_of(&own.admission, &outgoing.parts, outgoing.head.target.path());
+    meter.set_rank(rank);
     let counts = core.metrics.site(Some(slot));
     let mut failed = Vec::new();
     loop {
-        let permit = acquire(&core.dispatcher, site, &failed, stick).await.map_err(Reason::from)?;
+        let ask = Ask { avoid: &failed, stick, rank };
+        let permit = acquire(&core.dispatcher, site, ask).await?;
         meter.goes_to(permit.node());
         let failure = match at_server(meter, &permit, outgoing).await {
             Ok((parts, lease)) => {
@@ -240,7 +265,7 @@ async fn forward<D: Dispatcher>(
             counts.connect_failures.add(1);
         }
         if failed.len() == core.options().retries_max || !outgoing.may_repeat(&failure) {
-            return Err(failure.reason);
+            return Err(failure.reason.into());
         }
         counts.retries.add(1);
         failed.push(permit.node());
@@ -253,12 +278,10 @@ async fn forward<D: Dispatcher>(
 async fn acquire<D: Dispatcher>(
     dispatcher: &D,
     site: SiteId,
-    failed: &[NodeId],
-    stick: Option<Stick>,
+    ask: Ask<'_>,
 ) -> Result<D::Permit, Refusal> {
-    let ask = Ask { avoid: failed, stick };
     let permit = dispatcher.acquire(site, ask).await?;
-    let failures = failed.iter().filter(|&&node| node == permit.node()).count();
+    let failures = ask.avoid.iter().filter(|&&node| node == permit.node()).count();
     let Some(pause) = u32::try_from(failures).ok().filter(|&failures| failures > 0) else {
         return Ok(permit);
     };
@@ -315,7 +338,7 @@ async fn switched<D: Dispatcher>(
             let head = head_of(&mut meter, parts);
             Response::from_parts(head, Download::text("", meter))
         }
-        Err(reason) => refuse(meter, reason, true),
+        Err(reason) => refuse(meter, reason.into(), true),
     }
 }
 
@@ -352,9 +375,10 @@ async fn drain(outgoing: &Outgoing) -> bool {
 /// The edge's own answer.
 fn refuse<D: Dispatcher>(
     mut meter: Meter<D>,
-    reason: Reason,
+    refused: Refused,
     close: bool,
 ) -> Response<Download<D>> {
+    let Refused { reason, retry_after_s } = refused;
     let peer = meter.client.caller.address;
     if reason.source() == Source::Server {
         tracing::warn!(%peer, %reason, "a request failed");
@@ -365,6 +389,9 @@ fn refuse<D: Dispatcher>(
     meter.set_status(reason.status());
     let (mut parts, text) = reason.answer().into_parts();
     meter.set_reason(reason, text.len());
+    if let Some(seconds) = retry_after_s {
+        parts.headers.insert(header::RETRY_AFTER, HeaderValue::from(seconds));
+    }
     meter.label(&mut parts.headers);
     end_connection(&meter, &mut parts.headers, close);
     Response::from_parts(parts, Download::text(text, meter))

@@ -23,6 +23,8 @@ mod responses;
 mod retries;
 #[path = "strict.rs"]
 mod strict;
+#[path = "tls_upgrades.rs"]
+mod tls_upgrades;
 #[path = "upgrades.rs"]
 mod upgrades;
 #[path = "websocket.rs"]

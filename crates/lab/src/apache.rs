@@ -272,7 +272,7 @@ fn page(bytes: usize) -> String {
 }
 
 /// Removes the folders of runs that have ended without doing it.
-fn remove_leftovers(place: &Path) {
+pub(crate) fn remove_leftovers(place: &Path) {
     let Ok(entries) = fs::read_dir(place) else { return };
     for entry in entries.take(ENTRIES_MAX).flatten() {
         let is_folder = entry.file_type().is_ok_and(|kind| kind.is_dir());

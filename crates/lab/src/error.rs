@@ -28,6 +28,9 @@ pub enum LabError {
     /// Options that contradict each other.
     #[error("{0}")]
     Options(String),
+    /// The shop's database does not start, or does not answer; what it said.
+    #[error("the shop's database: {0}")]
+    Shop(String),
     /// A system call failed.
     #[error("{}: {cause}", path.display())]
     Io {

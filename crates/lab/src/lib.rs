@@ -9,6 +9,7 @@
 //! - [`Apache`]: a folder with documents and one configuration for all servers, and the command
 //!   that starts one of them in its node's group. The command has the placeholders of a site's
 //!   `command` in Polder's settings, so that agents can start it.
+//! - [`Shop`]: the same with three tiers: the shop of `examples/shop`, whose orders are counted.
 //!
 //! ```no_run
 //! use lab::{Apache, ApacheOptions, ApacheProgram, Groups, Quota};
@@ -31,6 +32,7 @@ mod error;
 mod group;
 mod owner;
 mod quota;
+mod shop;
 mod usage;
 
 pub use apache::{Apache, ApacheOptions, ApacheProgram, ApacheServer, DOCUMENTS, Document, Mpm};
@@ -38,4 +40,5 @@ pub use cgroup::Version;
 pub use error::LabError;
 pub use group::{Group, Groups};
 pub use quota::{PERIOD_US, QUOTA_US_MIN, Quota};
+pub use shop::{Shop, ShopOptions};
 pub use usage::Throttling;

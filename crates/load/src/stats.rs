@@ -56,6 +56,12 @@ impl Latency {
         self.histogram.value_at_quantile(share)
     }
 
+    /// How many were longer, within the histogram's 0.1 %.
+    #[must_use]
+    pub fn slower_than(&self, us: u64) -> u64 {
+        self.histogram.count_between(us.saturating_add(1), u64::MAX)
+    }
+
     /// Median; microseconds.
     #[must_use]
     pub fn p50_us(&self) -> u64 {
@@ -201,6 +207,7 @@ mod tests {
         assert_eq!(latency.count(), 1_000);
         assert_eq!((latency.p50_us(), latency.p99_us(), latency.p999_us()), (500, 990, 999));
         assert_eq!(latency.max_us(), 1_000);
+        assert_eq!([0, 500, 1_000].map(|us| latency.slower_than(us)), [1_000, 500, 0]);
         let mut other = Latency::default();
         other.record_ns(u64::MAX);
         other.record_ns(0);

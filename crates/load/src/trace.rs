@@ -8,7 +8,7 @@
 //! Two kinds of traces: *rates* count requests in intervals, and become seeded Poisson arrivals of
 //! that rate; *requests* have one record each, and leave as recorded, stamps of whole seconds
 //! spread over their second. Times, rates and lines are read as a stream: a file of any length
-//! takes the same memory.
+//! takes the same memory. Two formats are not in the order of time, and held whole up to a bound.
 //!
 //! A line that cannot be read is counted and named by its number; more than a bound of them is an
 //! error.
@@ -23,6 +23,7 @@ mod random;
 mod records;
 mod replay;
 mod source;
+mod whole;
 
 pub use arrivals::{Arrival, Arrivals, SiteRule, TraceWindow};
 pub use format::Format;

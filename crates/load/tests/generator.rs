@@ -173,6 +173,20 @@ fn a_connection_closed_after_each_response_is_made_anew_without_a_failure() {
 }
 
 #[test]
+fn paths_are_asked_for_in_turn() {
+    let answer = b"HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Length: 2\r\n\r\nok";
+    let (edge, seen) = one_answer(answer);
+    let mut options = options(vec![edge], &["red"]);
+    options.in_flight = 1;
+    options.paths = ["/a", "/b?bytes=9"].map(str::to_owned).to_vec();
+    generator(options).burst(0, 3).expect("the site is known");
+    for path in ["/a", "/b?bytes=9", "/a"] {
+        let head = seen.recv().expect("the request was seen");
+        assert!(head.starts_with(&format!("GET {path} HTTP/1.1\r\n")), "{head}");
+    }
+}
+
+#[test]
 fn bodies_are_posted_and_answers_of_another_site_fail() {
     let stub = stub(&["red", "blue"]);
     let edges = vec![address(&stub, "red")];
@@ -377,6 +391,7 @@ fn options_that_make_no_sense_are_refused() {
     assert!(refused(GeneratorOptions { in_flight: 100_000, ..good() }));
     assert!(refused(GeneratorOptions { timeout: Duration::ZERO, ..good() }));
     assert!(refused(GeneratorOptions { path: "no slash".to_owned(), ..good() }));
+    assert!(refused(GeneratorOptions { paths: vec![String::new()], ..good() }));
     assert!(refused(GeneratorOptions { sites: vec![SiteTarget::host("a\nb")], ..good() }));
     let mut generator = generator(good());
     let second = Duration::from_secs(1);

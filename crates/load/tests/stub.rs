@@ -85,9 +85,14 @@ fn replies_carry_names_body_and_count_on_one_connection() {
     stream.write_all(b"GET / HTTP/1.1\r\nHost: x\r\n\r\n").expect("it is sent");
     let (head, _) = read_response(&mut stream, false);
     assert!(head.starts_with("http/1.1 200"), "the HEAD had no body: {head}");
+    for (query, length) in [("bytes=16", 16), ("bytes=9999", 1_024), ("bytes=x", 1_024)] {
+        let request = format!("GET /?{query} HTTP/1.1\r\nHost: x\r\n\r\n");
+        stream.write_all(request.as_bytes()).expect("it is sent");
+        assert_eq!(read_response(&mut stream, false).1.len(), length, "{query}");
+    }
     let record = stub.record_since(0);
-    assert_eq!(record.nodes[0].served, 5);
-    assert_eq!(record.nodes[0].sites.iter().map(|site| site.served).collect::<Vec<_>>(), [0, 5]);
+    assert_eq!(record.nodes[0].served, 8);
+    assert_eq!(record.nodes[0].sites.iter().map(|site| site.served).collect::<Vec<_>>(), [0, 8]);
 }
 
 #[test]

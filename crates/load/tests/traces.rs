@@ -15,7 +15,7 @@ use std::path::{Path, PathBuf};
 const SECOND_NS: u64 = 1_000_000_000;
 
 fn sample(name: &str) -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/traces").join(name)
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("samples").join(name)
 }
 
 /// A whole trace; where it is missing, says so.
@@ -61,13 +61,15 @@ fn sum_of(path: &Path, take: u64) -> Result<Sum, TraceError> {
 #[test]
 fn samples_are_recognised_and_read_to_their_last_line() {
     let cases = [
-        ("nasa-requests.tsv", Format::Requests),
-        ("combined.log", Format::Log),
-        ("azure-llm-code.csv", Format::Tokens),
+        ("nasa-requests.tsv", Format::Requests, 40),
+        ("combined.log", Format::Log, 40),
+        ("azure-llm-code.csv", Format::Tokens, 40),
+        ("azure-llm-conv.csv", Format::Tokens, 40),
+        ("worldcup98-per-minute.csv", Format::Minutes, 240),
     ];
-    for (name, format) in cases {
+    for (name, format, records) in cases {
         let sum = sum_of(&sample(name), u64::MAX).unwrap();
-        assert_eq!((sum.format, sum.records, sum.bad_lines), (Some(format), 40, 0), "{name}");
+        assert_eq!((sum.format, sum.records, sum.bad_lines), (Some(format), records, 0), "{name}");
     }
 }
 
@@ -80,6 +82,8 @@ fn whole_traces_add_up_to_what_is_known_of_them() {
         ("azure-llm-2023-code.csv.gz", Format::Tokens, 8_819, 8_819, 3_400),
         ("semicomplete-2015-combined.log.gz", Format::Log, 10_000, 10_000, 280_000),
         ("worldcup98-test_log-1000req.bin.gz", Format::Binary, 1_000, 1_000, 1),
+        ("azure-functions-2019-sample-invocations.csv.gz", Format::Functions, 1_440, 0, 86_340),
+        ("azure-functions-2021-sample.csv.gz", Format::Ends, 199, 199, 1_000),
     ];
     for (name, format, records, requests, length_s) in cases {
         let Some(path) = whole(name) else { continue };

@@ -6,9 +6,12 @@
 //! repair     for each site: no epoch or nonsense -> Bump; pending for too long -> Help;
 //!            guarantee not written -> SetFloor
 //! needs      for each site: ask the policy, ask the event rules whether the need is ripe
-//! order      floor, admin, take-back, load; then who has least of its share; then id
-//! move       at most one: step 0 on a candidate, Claim, own clock checked, Attempt, Close;
-//!            a lost install tries the next donor under the same claim, at most three times
+//! order      floor, admin, take-back, load; then the higher priority; then who has least of its
+//!            soft guarantee; then id
+//! move       at most one, for the first need that has a stage (a move to another site that
+//!            prepares the one wanted) or a candidate: step 0 on a candidate, Claim, own clock
+//!            checked, Attempt, Close; a lost install tries the next donor under the same claim,
+//!            at most three times
 //! ```
 //!
 //! A donor that needs a new epoch or renewed stamps gets them at once, followed by another look.
@@ -21,8 +24,8 @@ use crate::plan::{Asked, Plan, Ripe, TRIES_MAX, Try, ending_of, rotate_donors};
 use crate::protocol::{Claim, Outcome, Refusal, Seen, Task};
 use crate::record::{Counters, Ending, MoveRecord, Records};
 use crate::round::{Round, Running};
-use policy::{Candidate, Policy};
-use pool_model::{EdgeId, NodeId, NodeView, PoolView, Reason, SiteId, SiteTerms};
+use policy::{Candidate, Policy, Stage};
+use pool_model::{EdgeId, Guarantee, NodeId, PoolView, Reason, SiteId, SiteTerms};
 use repair::helped_record;
 use std::collections::VecDeque;
 
@@ -116,20 +119,18 @@ pub struct Core {
 
 /// What the policy offers of the nodes whose server for the taker may answer; of all nodes only
 /// if there is none: a node whose server keeps crashing would be moved, serve nobody, and the
-/// taker would still be loaded.
+/// taker would still be loaded. Asks for all nodes only where one that is offered is unready.
 fn policy_candidates(input: &Input<'_>, taker: SiteId, reason: Reason) -> Vec<Candidate> {
-    let is_unready = |node: &NodeView| node.movable && (input.is_unready)(node.id, taker);
-    if input.view.nodes.iter().any(is_unready) {
-        let mut ready = input.view.clone();
-        for node in &mut ready.nodes {
-            node.movable &= !is_unready(node);
-        }
-        let candidates = input.policy.candidates(&ready, taker, reason);
-        if !candidates.is_empty() {
-            return candidates;
-        }
+    let candidates = input.policy.candidates(input.view, taker, reason);
+    if !candidates.iter().any(|candidate| (input.is_unready)(candidate.node, taker)) {
+        return candidates;
     }
-    input.policy.candidates(input.view, taker, reason)
+    let mut ready = input.view.clone();
+    for node in &mut ready.nodes {
+        node.movable &= !(input.is_unready)(node.id, taker);
+    }
+    let others = input.policy.candidates(&ready, taker, reason);
+    if others.is_empty() { candidates } else { others }
 }
 
 impl Core {
@@ -237,7 +238,26 @@ impl Core {
             let donor = |node| input.seen.assign(node).and_then(|assign| assign.site);
             return same.map(|c| Candidate { donor: donor(c.node), ..c }).into_iter().collect();
         };
-        self.candidates(input, taker, plan.reason)
+        let Some(needs) = plan.stage_of else {
+            return self.candidates(input, taker, plan.reason);
+        };
+        let best = self.candidates(input, needs, plan.reason).first().copied();
+        let stage = self.stage(input, needs, plan.reason, best).filter(|s| s.to == taker);
+        stage.map(|stage| stage.candidate).into_iter().collect()
+    }
+
+    /// The policy's first step of two, where nobody who has a part in it is paused or unready.
+    fn stage(
+        &self,
+        input: &Input<'_>,
+        needs: SiteId,
+        reason: Reason,
+        best: Option<Candidate>,
+    ) -> Option<Stage> {
+        let stage = input.policy.stage(input.view, needs, reason, best)?;
+        let Stage { to, candidate: Candidate { node, donor } } = stage;
+        let paused = self.is_paused(to) || donor.is_some_and(|donor| self.is_paused(donor));
+        (!paused && !(input.is_unready)(node, to)).then_some(stage)
     }
 
     /// The policy's candidates, less those of paused donors, in this edge's own order.
@@ -322,14 +342,15 @@ impl Core {
     /// Asks the policy for each site, and keeps what is ripe, most urgent first.
     fn find_needs(&mut self, input: &Input<'_>) {
         for site in &input.view.sites {
-            let hard = site.terms.guarantee.hard;
+            let Guarantee { hard, soft, .. } = site.terms.guarantee;
             let paused = self.is_paused(site.id);
             let reason = input.policy.need(input.view, site.id).filter(|_| !paused);
             let need = Need { reason, nodes: site.nodes, hard };
             let ripe = self.events.ripe(input.now_ns, input.op_time_ns, site.id, &need);
             let Some(reason) = reason.filter(|_| ripe) else { continue };
             let (taker, nodes, load) = (site.id, site.nodes, site.load());
-            self.round.needs.push(Ripe { reason, taker, nodes, hard, load });
+            let priority = site.terms.priority;
+            self.round.needs.push(Ripe { reason, taker, priority, nodes, soft, load });
         }
         self.round.needs.sort_by(Ripe::order);
     }
@@ -416,6 +437,11 @@ impl Core {
             let Some(need) = need else { return false };
             self.round.need_at += 1;
             let candidates = self.candidates(input, need.taker, need.reason);
+            let best = candidates.first().copied();
+            if let Some(stage) = self.stage(input, need.taker, need.reason, best) {
+                self.round.plan = Some(Plan::staged(&need, stage, input.now_ns));
+                return true;
+            }
             if candidates.is_empty() {
                 continue;
             }

@@ -10,14 +10,14 @@
 //! ```
 //! use moves::protocol::{Look, Machine, Next, Op, Reply, Seen};
 //! use moves::{Core, Input, Mode, Options, Timing, Work};
-//! # use pool_model::{EdgeId, Guarantee, PoolView};
+//! # use pool_model::{EdgeId, PoolView, SiteTerms};
 //! # let mut memory = |_op: Op| Reply::Value(0);     // the shell's only I/O
 //! # let clock = || 0u64;
 //! # let random = || 7u32;
 //! let mut core = Core::new(Options {
 //!     edge: EdgeId::new(0)?,
 //!     timing: Timing::default(),
-//!     guarantees: vec![Guarantee::DEFAULT; 3],       // sites 1..=3
+//!     sites: vec![SiteTerms::default(); 3],          // sites 1..=3
 //!     nodes: 8,                                      // nodes 0..=7
 //!     settings_version: 1,
 //!     mode: Mode::Move,

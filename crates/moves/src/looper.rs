@@ -27,8 +27,11 @@ mod pace;
 mod pool;
 mod reach;
 mod run;
+mod service;
+mod shortfall;
 mod status;
 mod stop_point;
+mod swaps;
 mod update;
 
 pub use commands::{Answer, Command, Commander, Gone};
@@ -37,6 +40,7 @@ pub use line::{Dial, Line, Place};
 pub use memory::Memory;
 pub use pace::Pace;
 pub use run::{Looper, LooperHandle, LooperOptions, StartError};
+pub use shortfall::{BelowHard, Cause};
 pub use status::{EdgeState, LoopStatus, MoveLine, NodeState, SiteState};
 pub use update::Update;
 
@@ -49,4 +53,8 @@ pub fn monotonic() -> Duration {
     let now = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
     let (seconds, nanos) = (u64::try_from(now.tv_sec), u32::try_from(now.tv_nsec));
     Duration::new(seconds.unwrap_or(0), nanos.unwrap_or(0))
+}
+
+fn nanos(time: Duration) -> u64 {
+    u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
 }

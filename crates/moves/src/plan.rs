@@ -2,8 +2,8 @@
 
 use crate::protocol::{Join, Outcome, Prepared, Refusal, Seen, Task, prepare};
 use crate::record::{Ending, MoveRecord};
-use policy::Candidate;
-use pool_model::{EdgeId, NodeId, Reason, SiteId};
+use policy::{Candidate, Stage};
+use pool_model::{EdgeId, NodeId, Priority, Reason, SiteId};
 use std::cmp::Ordering;
 
 /// Installs tried under one claim. Three lost races in one look mean that the look is stale.
@@ -14,17 +14,20 @@ pub(crate) const TRIES_MAX: u8 = 3;
 pub(crate) struct Ripe {
     pub(crate) reason: Reason,
     pub(crate) taker: SiteId,
+    pub(crate) priority: Priority,
     pub(crate) nodes: u16,
-    pub(crate) hard: u16,
+    pub(crate) soft: u16,
     pub(crate) load: f64,
 }
 
 impl Ripe {
-    /// The order of equal claims: by reason, by how little of its share the site has, by id.
+    /// The order of equal claims: by reason, the higher priority first, by how little of its soft
+    /// guarantee the site has, by id.
     pub(crate) fn order(&self, other: &Self) -> Ordering {
-        let share = |of: &Self, by: &Self| u32::from(of.nodes) * u32::from(by.hard.max(1));
+        let share = |of: &Self, by: &Self| u32::from(of.nodes) * u32::from(by.soft.max(1));
         self.reason
             .cmp(&other.reason)
+            .then(other.priority.cmp(&self.priority))
             .then(share(self, other).cmp(&share(other, self)))
             .then(self.taker.cmp(&other.taker))
     }
@@ -49,6 +52,8 @@ pub(crate) struct Plan {
     pub(crate) reason: Reason,
     /// None to set the node free.
     pub(crate) taker: Option<SiteId>,
+    /// The site whose need this move prepares, where it is not the taker's own.
+    pub(crate) stage_of: Option<SiteId>,
     pub(crate) load: f64,
     pub(crate) request: Option<u64>,
     /// When the look that found it was taken in.
@@ -66,6 +71,7 @@ impl Plan {
         Self {
             reason: ripe.reason,
             taker: Some(ripe.taker),
+            stage_of: None,
             load: ripe.load,
             request: None,
             started_ns,
@@ -75,6 +81,12 @@ impl Plan {
             candidates,
             at: 0,
         }
+    }
+
+    /// The same for a move that prepares the one which is wanted.
+    pub(crate) fn staged(ripe: &Ripe, stage: Stage, started_ns: u64) -> Self {
+        let own = Self::new(ripe, vec![stage.candidate], started_ns);
+        Self { taker: Some(stage.to), stage_of: Some(ripe.taker), ..own }
     }
 
     /// A plan for one node that a person asked to move.
@@ -87,6 +99,7 @@ impl Plan {
         Self {
             reason: Reason::Admin,
             taker,
+            stage_of: None,
             load: 0.0,
             request: Some(id),
             started_ns,

@@ -1,6 +1,8 @@
 //! The command line: what may be written, and what `--help` says.
 
-use crate::commands::{CompletionsArguments, LoadArguments, ManArguments, StubArguments};
+use crate::commands::{
+    CompletionsArguments, LoadArguments, ManArguments, SimulateArguments, StubArguments,
+};
 use crate::demo::DemoArguments;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use std::path::PathBuf;
@@ -51,6 +53,7 @@ Change a running pool:
   undrain    Put a drained node back
   pause      Stop moving nodes; requests go on
   resume     Move nodes again
+  site       Look at sites' settings and set keys of one; no request is lost
   reload     Read the settings again and change what differs; no request is lost
   upgrade    Put another polder program in place of the running one; no request is lost
 
@@ -58,9 +61,11 @@ Try things out:
   demo       See nodes move between sites, and what that is worth, in about a minute
   load       Send requests and count each one
   stub       Stand in for servers, with an exact capacity
+  simulate   See what a pool would do with your traffic, and how many nodes it needs
 
 Set up this machine:
-  completions Print the completions of bash, zsh or fish
+  completions
+             Print the completions of bash, zsh or fish
   man        Print the manual page, or write those of all commands
 
 Options:
@@ -73,9 +78,11 @@ Examples:
   polder up polder.toml              run the pool
   polder status --watch              who serves what, live
   polder status --moves              each move and its reason
+  polder site set shop hard=3        promise shop three nodes, now
   polder move n3 shop                give node n3 to the site shop
   polder load burst --host shop.localhost --requests 4096
   polder load --trace access.log.gz --host shop.localhost --compress 1h
+  polder simulate --trace access.log.gz=shop --nodes 4..12
 
 `polder COMMAND --help` tells more of a command.
 
@@ -137,6 +144,8 @@ pub enum Command {
     Pause(PoolArguments),
     /// Move nodes again.
     Resume(PoolArguments),
+    /// Look at sites' settings and set keys of one; no request is lost.
+    Site(SiteArguments),
     /// Read the settings again and change what differs; no request is lost.
     Reload(ReloadArguments),
     /// Put another polder program in place of the running one; no request is lost.
@@ -147,6 +156,8 @@ pub enum Command {
     Load(LoadArguments),
     /// Stand in for servers, with an exact capacity.
     Stub(StubArguments),
+    /// See what a pool would do with your traffic, and how many nodes it needs.
+    Simulate(Box<SimulateArguments>),
     /// Print the completions of bash, zsh or fish.
     Completions(CompletionsArguments),
     /// Print the manual page, or write those of all commands.
@@ -281,6 +292,91 @@ pub struct NodeArguments {
     pub pool: PoolArguments,
 }
 
+/// Arguments of `site`.
+#[derive(Debug, Args)]
+pub struct SiteArguments {
+    /// What to do.
+    #[command(subcommand)]
+    pub command: SiteCommand,
+}
+
+/// What can be done with the settings of sites.
+#[derive(Debug, Subcommand)]
+pub enum SiteCommand {
+    /// The sites, and what differs from the file.
+    List(SiteListArguments),
+    /// All keys of one site as they are in force.
+    Show(SiteShowArguments),
+    /// Set keys of one site, at once or not at all.
+    Set(SiteSetArguments),
+}
+
+/// Arguments of `site list`.
+#[derive(Debug, Args)]
+pub struct SiteListArguments {
+    /// Print it as JSON
+    #[arg(long)]
+    pub json: bool,
+
+    /// Which pool.
+    #[command(flatten)]
+    pub pool: PoolArguments,
+}
+
+/// Arguments of `site show`.
+#[derive(Debug, Args)]
+pub struct SiteShowArguments {
+    /// The site
+    #[arg(value_name = "NAME")]
+    pub site: String,
+
+    /// Print it as one JSON object
+    #[arg(long)]
+    pub json: bool,
+
+    /// Which pool.
+    #[command(flatten)]
+    pub pool: PoolArguments,
+}
+
+/// Arguments of `site set`.
+#[derive(Debug, Args)]
+#[command(
+    after_help = "The keys are those of [[sites]] in the settings file, and are checked as the \
+                        file is: if anything is wrong with them, nothing changes and the reasons \
+                        are shown. `KEY=` takes back what was set. It answers when all edges go by \
+                        the new values and a raised `hard` is reached, or says what is missing. \
+                        The change lasts until the next `polder reload`; with --save the file says \
+                        so too, and keeps its comments.\n\n\
+                        polder site set shop hard=3 max=8\n\
+                        polder site set shop 'rate={ client_per_s = 20 }' --dry-run"
+)]
+pub struct SiteSetArguments {
+    /// The site
+    #[arg(value_name = "NAME")]
+    pub site: String,
+
+    /// What to set: max=8, sticky.wait_ms=50
+    #[arg(value_name = "KEY=VALUE", required = true)]
+    pub keys: Vec<String>,
+
+    /// Show what would change, and change nothing
+    #[arg(long)]
+    pub dry_run: bool,
+
+    /// Write it into the settings file too
+    #[arg(long, conflicts_with = "dry_run")]
+    pub save: bool,
+
+    /// Print what changed as one JSON object
+    #[arg(long)]
+    pub json: bool,
+
+    /// Which pool.
+    #[command(flatten)]
+    pub pool: PoolArguments,
+}
+
 /// Arguments of `reload`.
 #[derive(Debug, Args)]
 #[command(
@@ -335,11 +431,14 @@ mod tests {
     #[test]
     fn the_groups_of_the_help_name_each_command_once() {
         for command in Cli::command().get_subcommands() {
-            let line = format!("\n  {:<11}", command.get_name());
-            let shown = TEMPLATE.matches(&line).count();
+            // A longer name has a line of its own.
+            let line = format!("\n  {:<10} ", command.get_name());
+            let long = format!("\n  {}\n{:13}", command.get_name(), "");
+            let shown = TEMPLATE.matches(&line).count() + TEMPLATE.matches(&long).count();
             assert_eq!(shown, usize::from(!command.is_hide_set()), "{}", command.get_name());
         }
-        let listed = TEMPLATE.lines().filter(|line| line.starts_with("  ")).count();
+        let is_command = |line: &&str| line.starts_with("  ") && !line.starts_with("   ");
+        let listed = TEMPLATE.lines().filter(is_command).count();
         let visible = Cli::command().get_subcommands().filter(|c| !c.is_hide_set()).count();
         assert_eq!(listed, visible);
     }
@@ -358,6 +457,13 @@ mod tests {
         let Command::Check(check) = cli.unwrap().command else { panic!("this is check") };
         assert_eq!(check.settings.overrides, ["pool.hold_ms=5"]);
         assert!(Cli::try_parse_from(["polder", "move", "n1"]).is_err());
+        let cli = Cli::try_parse_from(["polder", "site", "set", "shop", "max=3", "hard=1"]);
+        let Command::Site(SiteArguments { command: SiteCommand::Set(set) }) = cli.unwrap().command
+        else {
+            panic!("this is a set")
+        };
+        assert_eq!((set.site.as_str(), set.keys.len()), ("shop", 2));
+        assert!(Cli::try_parse_from(["polder", "site", "set", "shop"]).is_err());
         assert!(Cli::try_parse_from(["polder", "stats"]).is_err());
     }
 }

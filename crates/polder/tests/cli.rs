@@ -43,6 +43,34 @@ fn a_good_file_is_summed_up() {
 }
 
 #[test]
+fn who_gets_what_under_load_is_told_in_the_order_of_priorities() {
+    let folder = tempfile::tempdir().unwrap();
+    let blog = "[[sites]]\nname = \"blog\"\nhosts = [\"blog.localhost\"]\npriority = 2\nsoft = 3\n\
+                command = [\"serve\", \"{port}\"]\n";
+    let text = format!("[pool]\npolicy = \"reconf_pq\"\n{GOOD}{blog}");
+    std::fs::write(folder.path().join("polder.toml"), text).unwrap();
+    let (code, out, err) = run(folder.path(), &["check", "--set", "sites.shop.soft=2"]);
+    assert_eq!((code, &*err), (0, ""));
+    let words = |start: &str| -> Vec<String> {
+        let line = out.lines().rev().find(|line| line.trim_start().starts_with(start)).unwrap();
+        line.split_whitespace().map(str::to_owned).collect()
+    };
+    // The larger priority gets all but what the other is promised.
+    assert_eq!(words("blog"), ["blog", "2", "1", "3", "-", "2", "2"], "{out}");
+    assert_eq!(words("shop"), ["shop", "0", "1", "2", "-", "2", "1"], "{out}");
+    let last = |name: &str| out.rfind(&format!("  {name}")).unwrap();
+    assert!(last("blog") < last("shop"), "{out}");
+    assert!(out.contains("`soft` sums up to 5, and there are 3 nodes"), "{out}");
+    let (_, out, _) = run(folder.path(), &["check", "--json", "--set", "sites.shop.soft=2"]);
+    let report: serde_json::Value = serde_json::from_str(&out).unwrap();
+    assert_eq!(report["fine"], true);
+    assert_eq!(
+        (&report["sites"][1]["alone"], &report["sites"][0]["all_loaded"]),
+        (&2.into(), &1.into())
+    );
+}
+
+#[test]
 fn a_bad_file_is_explained_on_standard_error() {
     let folder = tempfile::tempdir().unwrap();
     let text = GOOD.replace("count = 3", "cuont = 3\nmax_in_flight = 0");
@@ -85,7 +113,8 @@ fn every_command_explains_itself() {
         .lines()
         .skip_while(|line| !line.starts_with("Usage"))
         .take_while(|line| !line.starts_with("Options"))
-        .filter_map(|line| line.strip_prefix("  ")?.split_whitespace().next())
+        .filter_map(|line| line.strip_prefix("  ").filter(|line| !line.starts_with(' ')))
+        .filter_map(|line| line.split_whitespace().next())
         .collect();
     assert!(named.len() >= 9, "{help}");
     for command in named {

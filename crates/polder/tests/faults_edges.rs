@@ -9,6 +9,7 @@ use common::pool::{Pool, Recipe};
 use common::watch::{Watch, node_record, noted_everywhere};
 use common::wave::Wave;
 use common::{eventually, process, watch_for};
+use polder::status::Warning;
 use rustix::process::Signal;
 use std::time::{Duration, Instant};
 
@@ -157,4 +158,30 @@ fn an_edge_stopped_after_it_installed_does_no_harm_when_it_goes_on() {
 #[test]
 fn an_edge_stopped_after_it_swapped_does_no_harm_when_it_goes_on() {
     stopped_after(3);
+}
+
+#[test]
+fn a_status_waits_once_for_all_edges_that_stand_still() {
+    let mut recipe = Recipe::new(&[("red", "")], 1);
+    recipe.edges = 4;
+    let pool = recipe.start();
+    let stopped: Vec<u32> = (1..4).map(|index| pool.edge_process(index).unwrap()).collect();
+    for &pid in &stopped {
+        assert!(process::signal(pid, Signal::STOP));
+    }
+    let asked = Instant::now();
+    let status = pool.status();
+    let took = asked.elapsed();
+    // One after the other, three edges took 21 s.
+    assert!(took < Duration::from_secs(10), "{took:?}");
+    let alive: Vec<bool> = status.edges.iter().map(|edge| edge.alive).collect();
+    assert_eq!(alive, [true, false, false, false]);
+    for edge in 1..4 {
+        assert!(status.warnings.contains(&Warning::EdgeDead { edge }), "{:?}", status.warnings);
+    }
+    for pid in stopped {
+        assert!(process::signal(pid, Signal::CONT));
+    }
+    eventually("all edges answer again", || pool.is_serving());
+    pool.finish();
 }

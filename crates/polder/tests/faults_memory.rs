@@ -249,15 +249,16 @@ fn records_of_another_layout_version_are_refused_by_name_and_used_when_they_are_
     let record = node_record(&pool.folder, "n1");
     let version = record.region().words()[VERSION].swap(99, Ordering::SeqCst);
     eventually("it is not used", || pool.status().nodes[0].state == NodeState::Unreachable);
-    let named = "region node-n1 has layout version 99, this program knows 1";
+    let known = shared_state::LAYOUT_VERSION;
+    let named = format!("region node-n1 has layout version 99, this program knows {known}");
     let warnings = pool.status().warnings;
-    assert!(warnings.iter().any(|w| w.to_string().contains(named)), "{warnings:?}");
+    assert!(warnings.iter().any(|w| w.to_string().contains(&named)), "{warnings:?}");
     watch.wait_changes(10);
     // An edge that starts refuses it too: both have said so by then, and one of them twice.
     load.finish();
     let load = Load::start(&pool);
     process::signal(pool.edge_process(1).unwrap(), Signal::KILL);
-    eventually("three edges have named it", || pool.log().matches(named).count() >= 3);
+    eventually("three edges have named it", || pool.log().matches(&named).count() >= 3);
     let cut = load.clients.into_iter().map(Clients::finish).collect::<Vec<_>>();
     cut[0].assert_all_served("clients of the edge that lives");
 

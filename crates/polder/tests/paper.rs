@@ -20,7 +20,11 @@ fn printed(arguments: &[&str]) -> String {
 fn commands() -> Vec<String> {
     let help = printed(&["--help"]);
     let listed = help.lines().take_while(|line| *line != "Options:");
-    let listed = listed.filter_map(|line| line.strip_prefix("  ")?.split_whitespace().next());
+    // What is further in belongs to the line above.
+    let listed = listed.filter_map(|line| {
+        let line = line.strip_prefix("  ").filter(|line| !line.starts_with(' '))?;
+        line.split_whitespace().next()
+    });
     let names: Vec<String> = listed.map(str::to_owned).collect();
     assert!(names.len() >= 13 && names.iter().any(|name| name == "load"), "{names:?}");
     names

@@ -15,6 +15,15 @@ pub struct Candidate {
     pub donor: Option<SiteId>,
 }
 
+/// A move that prepares another: with one node more, `to` can spare a fitter one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Stage {
+    /// The site that gets the node.
+    pub to: SiteId,
+    /// The node, and from whom.
+    pub candidate: Candidate,
+}
+
 /// A way to share the pool. Calls are pure and do not block.
 pub trait Policy: Send {
     /// The name used in settings and status.
@@ -27,4 +36,18 @@ pub trait Policy: Send {
     /// may be taken. A wrong or stale answer may be unwise, never unsafe: the move protocol
     /// checks the donor's floor again.
     fn candidates(&self, view: &PoolView, taker: SiteId, reason: Reason) -> Vec<Candidate>;
+
+    /// A move to another site, to be made before any for this taker, because what the taker can
+    /// have after it is so much better than `direct`, the best that it can have now. Asked after
+    /// [`Policy::candidates`]; none where a policy knows no such moves.
+    fn stage(
+        &self,
+        view: &PoolView,
+        taker: SiteId,
+        reason: Reason,
+        direct: Option<Candidate>,
+    ) -> Option<Stage> {
+        let _ = (view, taker, reason, direct);
+        None
+    }
 }

@@ -1,8 +1,10 @@
 //! Rules one by one, and against a naive twin.
 
 use super::*;
-use pool_model::{Guarantee, NodeId, NodeTraits, SiteTerms};
+use crate::CANDIDATES_MAX;
+use pool_model::{Guarantee, NodeId, NodeTraits, NodeView, SiteTerms, SiteView};
 use proptest::prelude::*;
+use std::cmp::Ordering;
 
 const NODE_CAPACITY: u32 = 8;
 
@@ -95,10 +97,13 @@ fn an_immovable_node_is_no_candidate() {
 }
 
 #[test]
-fn thresholds_leave_a_gap() {
-    assert!(Thresholds::new(1.0, 0.5).is_ok());
-    for (high, light) in [(0.5, 0.5), (0.5, 1.0), (1.0, 0.0), (f64::NAN, 0.5), (1.0, f64::NAN)] {
-        assert!(Thresholds::new(high, light).is_err(), "{high} {light}");
+fn a_node_that_cant_serve_the_taker_is_no_candidate() {
+    let mut view = pool(&[(1, 8), (2, 0), (2, 1)], &[(9, 3, 9), (0, 1, 9)]);
+    view.sites[0].terms.wants = pool_model::Classes(1);
+    view.nodes[2].traits.classes = pool_model::Classes(1);
+    for reason in [Reason::Load, Reason::Floor] {
+        let found = Reconf::default().candidates(&view, site(1), reason);
+        assert_eq!(found.iter().map(|c| c.node.get()).collect::<Vec<_>>(), [2], "{reason}");
     }
 }
 

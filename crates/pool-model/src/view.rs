@@ -69,11 +69,21 @@ pub struct PoolView {
 }
 
 impl PoolView {
-    /// The view of one site. Binary search.
+    /// Where a site is in `sites`: at its own number where there are no gaps, which is what
+    /// settings make; else by binary search.
+    #[must_use]
+    pub fn place(&self, id: SiteId) -> Option<usize> {
+        let guess = id.index();
+        if self.sites.get(guess).is_some_and(|site| site.id == id) {
+            return Some(guess);
+        }
+        self.sites.binary_search_by_key(&id, |site| site.id).ok()
+    }
+
+    /// The view of one site.
     #[must_use]
     pub fn site(&self, id: SiteId) -> Option<&SiteView> {
-        let place = self.sites.binary_search_by_key(&id, |site| site.id).ok()?;
-        self.sites.get(place)
+        self.sites.get(self.place(id)?)
     }
 
     /// The view of one node. Binary search.
@@ -89,8 +99,7 @@ impl PoolView {
             (site.capacity, site.nodes, site.in_flight) = (0, 0, 0);
         }
         for node in &self.nodes {
-            let Some(id) = node.site else { continue };
-            let Ok(place) = self.sites.binary_search_by_key(&id, |site| site.id) else { continue };
+            let Some(place) = node.site.and_then(|id| self.place(id)) else { continue };
             let site = &mut self.sites[place];
             site.capacity = site.capacity.saturating_add(node.max_in_flight);
             site.nodes = site.nodes.saturating_add(1);
@@ -189,6 +198,26 @@ mod tests {
         assert_eq!((second.capacity, second.nodes, second.in_flight), (0, 0, 0));
         assert_eq!(view.node(NodeId::new(7).unwrap()).unwrap().site, None);
         assert!(view.node(NodeId::new(5).unwrap()).is_none());
+    }
+
+    #[test]
+    fn a_site_is_found_with_and_without_gaps() {
+        let at = |number| SiteId::new(number).unwrap();
+        let sites = |numbers: &[u16]| {
+            let sites = numbers.iter().map(|&number| SiteView { id: at(number), ..site(0, 0, 8) });
+            PoolView { sites: sites.collect(), nodes: vec![] }
+        };
+        for numbers in [&[1, 2, 3, 4][..], &[2, 3, 9], &[1, 4], &[]] {
+            let view = sites(numbers);
+            for number in 1..12 {
+                let place = numbers.iter().position(|&other| other == number);
+                assert_eq!(view.place(at(number)), place, "{number} of {numbers:?}");
+                assert_eq!(
+                    view.site(at(number)).map(|site| site.id.get()),
+                    place.map(|p| numbers[p])
+                );
+            }
+        }
     }
 
     #[test]

@@ -158,6 +158,9 @@ fn check_home(record: &SiteRecord, random: &mut Random) {
         assert_eq!(record.floor_word(site).is_some(), has);
         let edge = EdgeId::new(random.below(EDGES_MAX) as u8).expect("in range");
         let _ = (record.edge_row(edge), record.demand(edge, site).total());
+        let _ = record.service(edge, site);
+        record.set_service(edge, site, crate::EdgeService { served: 1, mean_us: 2 });
+        assert_eq!(record.service(edge, site).mean_us, if has { 2 } else { 0 });
         record.set_demand(edge, site, crate::EdgeDemand { queued: 1, in_flight: 2 });
         assert_eq!(record.demand(edge, site).total(), if has { 3 } else { 0 });
     }

@@ -26,7 +26,9 @@ pub mod words;
 
 pub use header::{LAYOUT_VERSION, LayoutError};
 pub use node_record::{AgentStatus, NODE_REGION_BYTES, NodeHeader, NodeRecord, Ready, Service};
-pub use site_record::{EdgeDemand, EdgeRow, SiteHeader, SiteRecord, site_region_bytes};
+pub use site_record::{
+    EdgeDemand, EdgeRow, EdgeService, SiteHeader, SiteRecord, site_region_bytes,
+};
 
 /// Edges that one pool can have: the slots in each record.
 pub const EDGES_MAX: usize = 64;

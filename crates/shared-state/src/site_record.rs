@@ -34,8 +34,13 @@ const ROW_HEADER: usize = LINE_WORDS;
 const PAUSED: u64 = 1;
 const PAGE_BYTES: u64 = 4_096;
 
+/// Words of a site in the row of an edge.
+const ROW_SITE_WORDS: usize = 2;
+const DEMAND: usize = 0;
+const SERVICE: usize = 1;
+
 const fn row_words(sites: usize) -> usize {
-    ROW_HEADER + sites.div_ceil(LINE_WORDS) * LINE_WORDS
+    ROW_HEADER + (ROW_SITE_WORDS * sites).div_ceil(LINE_WORDS) * LINE_WORDS
 }
 
 const fn words_needed(sites: usize) -> usize {
@@ -85,6 +90,27 @@ impl EdgeDemand {
     #[must_use]
     pub fn is_starving(self) -> bool {
         self.queued > 0 && self.in_flight == 0
+    }
+}
+
+/// What one edge measured of one site's servers of late: served 32, mean time 32.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct EdgeService {
+    /// Requests that the mean stands for: the weight of this edge among others. Zero when it
+    /// served none for long; then the mean is that of earlier ones.
+    pub served: u32,
+    /// Mean time that a request held its place at a server, in microseconds; zero where nothing
+    /// was measured yet.
+    pub mean_us: u32,
+}
+
+impl EdgeService {
+    fn pack(self) -> u64 {
+        u64::from(self.served) << 32 | u64::from(self.mean_us)
+    }
+
+    fn unpack(word: u64) -> Self {
+        Self { served: (word >> 32) as u32, mean_us: word as u32 }
     }
 }
 
@@ -293,23 +319,39 @@ impl SiteRecord {
         self.word(row + ROW_LEASE).store(told.lease.pack(), Ordering::Release);
     }
 
-    fn demand_word(&self, edge: EdgeId, site: SiteId) -> Option<&AtomicU64> {
+    fn row_site_word(&self, edge: EdgeId, site: SiteId, which: usize) -> Option<&AtomicU64> {
         let place = site.index();
-        (place < self.sites).then(|| self.word(self.row(edge) + ROW_HEADER + place))
+        let at = self.row(edge) + ROW_HEADER + ROW_SITE_WORDS * place + which;
+        (place < self.sites).then(|| self.word(at))
     }
 
     /// What the edge has of the site.
     #[must_use]
     pub fn demand(&self, edge: EdgeId, site: SiteId) -> EdgeDemand {
-        self.demand_word(edge, site)
+        self.row_site_word(edge, site, DEMAND)
             .map(|word| EdgeDemand::unpack(word.load(Ordering::Acquire)))
             .unwrap_or_default()
     }
 
     /// Writes what the edge has of the site. That edge only.
     pub fn set_demand(&self, edge: EdgeId, site: SiteId, demand: EdgeDemand) {
-        if let Some(word) = self.demand_word(edge, site) {
+        if let Some(word) = self.row_site_word(edge, site, DEMAND) {
             word.store(demand.pack(), Ordering::Release);
+        }
+    }
+
+    /// What the edge measured of the site's servers.
+    #[must_use]
+    pub fn service(&self, edge: EdgeId, site: SiteId) -> EdgeService {
+        self.row_site_word(edge, site, SERVICE)
+            .map(|word| EdgeService::unpack(word.load(Ordering::Acquire)))
+            .unwrap_or_default()
+    }
+
+    /// Writes what the edge measured of the site's servers. That edge only.
+    pub fn set_service(&self, edge: EdgeId, site: SiteId, service: EdgeService) {
+        if let Some(word) = self.row_site_word(edge, site, SERVICE) {
+            word.store(service.pack(), Ordering::Release);
         }
     }
 }

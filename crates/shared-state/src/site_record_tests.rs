@@ -47,6 +47,7 @@ fn every_word_has_its_own_place() {
         for number in 1..=sites {
             let queued = u32::from(number);
             record.set_demand(edge, site(number), EdgeDemand { queued, in_flight: 9 });
+            record.set_service(edge, site(number), EdgeService { served: 8, mean_us: queued });
         }
         assert_eq!(record.edge_row(edge), told);
     }
@@ -59,6 +60,8 @@ fn every_word_has_its_own_place() {
         let demand = record.demand(EdgeId::MAX, site(number));
         assert_eq!(demand, EdgeDemand { queued: u32::from(number), in_flight: 9 });
         assert_eq!(demand.total(), u64::from(number) + 9);
+        let service = record.service(EdgeId::MAX, site(number));
+        assert_eq!(service, EdgeService { served: 8, mean_us: u32::from(number) });
     }
     assert_eq!(record.edge_row(EdgeId::MIN).lease.incarnation, 1);
     assert_eq!(record.check(), Ok(()));
@@ -70,7 +73,24 @@ fn a_site_beyond_the_record_has_no_words() {
     assert!(record.depart_word(site(3)).is_none());
     assert_eq!(record.demand(EdgeId::MIN, site(3)), EdgeDemand::default());
     record.set_demand(EdgeId::MIN, site(3), EdgeDemand { queued: 1, in_flight: 1 });
+    record.set_service(EdgeId::MIN, site(3), EdgeService { served: 1, mean_us: 1 });
+    assert_eq!(record.service(EdgeId::MIN, site(3)), EdgeService::default());
     assert_eq!(record.check(), Ok(()));
+}
+
+/// The record that `docs/layout.md` draws, in numbers.
+#[test]
+fn rows_lie_where_the_page_draws_them() {
+    let record = record(3);
+    let (edge, row) = (EdgeId::new(2).unwrap(), 272 + 8 * 3 + 2 * (8 + 8));
+    assert_eq!(SiteRecord::row_range(3, edge), row..row + 16);
+    record.set_demand(edge, site(2), EdgeDemand { queued: 1, in_flight: 2 });
+    record.set_service(edge, site(2), EdgeService { served: 3, mean_us: 4 });
+    let word = |at: usize| record.region().words()[at].load(Ordering::Relaxed);
+    assert_eq!((word(row + 8 + 2), word(row + 8 + 3)), (1 << 32 | 2, 3 << 32 | 4));
+    // Four sites fill a line beside the row's own.
+    assert_eq!(SiteRecord::row_range(4, EdgeId::MIN).len(), 16);
+    assert_eq!(SiteRecord::row_range(5, EdgeId::MIN).len(), 24);
 }
 
 #[test]
@@ -111,6 +131,7 @@ proptest! {
         let _ = SiteRecord::open(Arc::clone(record.region()));
         let _ = record.edge_row(EdgeId::MAX);
         let _ = record.demand(EdgeId::MAX, site(3)).total();
+        let _ = record.service(EdgeId::MAX, site(3));
         let _ = (record.is_paused(), record.is_cordoned(NodeId::MAX));
     }
 }

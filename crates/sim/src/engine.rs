@@ -152,11 +152,7 @@ impl Simulation {
             + 4 * options.transport.deadline_ns
             + crate::fault::PAUSE_MAX_NS
             + crate::transport::LATE_MAX_NS;
-        let rules = Rules {
-            hold_ns: timing.hold_ns,
-            look_every_ns: timing.look_every_ns,
-            failure_counts_ns,
-        };
+        let rules = Rules { hold_ns: timing.hold_ns, failure_counts_ns };
         let edges = (0..options.edges).map(|number| Edge::new(&options, number, 0)).collect();
         let source = match traffic {
             Traffic::Requests(stream) => Source::Requests(Requests::new(&options, stream)),
@@ -208,7 +204,8 @@ impl Simulation {
         let mut until_ns = 0;
         while until_ns < end_ns {
             until_ns = (until_ns + self.options.window_ns).min(end_ns);
-            self.run_until(until_ns);
+            // The last step of rates ends with the traffic, and is part of it.
+            self.run_until(if until_ns == end_ns { until_ns + 1 } else { until_ns });
             told(until_ns);
         }
         let last_ns = end_ns + self.options.settle_ns;
@@ -337,8 +334,6 @@ impl Simulation {
         let view = self.true_view();
         for index in 0..self.options.sites.len() {
             let Ok(site) = SiteId::from_index(index) else { break };
-            let load = view.site(site).map_or(0.0, pool_model::SiteView::load);
-            self.monitor.loaded(self.now_ns, site, load > self.options.high_load);
             let reason = self.policy.need(&view, site);
             let is_unmet = !self.weather.is_disturbed()
                 && reason.is_some_and(|why| !self.policy.candidates(&view, site, why).is_empty());

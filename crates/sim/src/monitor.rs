@@ -21,6 +21,9 @@ use shared_state::words::{Assign, Depart};
 const TOLD_MAX: usize = 16;
 /// In units of hold: a node that goes back within this time plays ping-pong.
 const PING_PONG_HOLDS: u64 = 10;
+/// In units of hold: a site that was found loaded for so long is overloaded. Chance alone makes one
+/// that is nearly full look loaded and light in turn.
+const LOADED_HOLDS: u64 = 5;
 /// In units of hold: a need that could be met is met within this time. A bump may wait 10 holds,
 /// a node that is given up some more, and two such repairs may follow each other.
 const PROGRESS_HOLDS: u64 = 50;
@@ -49,7 +52,6 @@ struct Went {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Rules {
     pub(crate) hold_ns: u64,
-    pub(crate) look_every_ns: u64,
     /// How long a look from before a failure may be acted upon.
     pub(crate) failure_counts_ns: u64,
 }
@@ -205,9 +207,9 @@ impl Monitor {
             self.went[node.index()] = None;
             return;
         };
-        let before_ns = now_ns.saturating_sub(2 * self.rules.look_every_ns);
+        let long_ns = LOADED_HOLDS * self.rules.hold_ns;
         let loaded = |site: SiteId| {
-            self.loaded_since_ns[site.index()].is_some_and(|since_ns| since_ns <= before_ns)
+            self.loaded_since_ns[site.index()].is_some_and(|since_ns| now_ns >= since_ns + long_ns)
         };
         let both_loaded = loaded(from) && loaded(to);
         let changes = (self.changes[from.index()], self.changes[to.index()]);
@@ -231,7 +233,7 @@ impl Monitor {
         self.disturbed_ns.is_none_or(|last_ns| last_ns + settled_ns <= at_ns)
     }
 
-    /// Whether a site is loaded, as all its words together say now.
+    /// Whether a site is loaded, as some look found it.
     pub(crate) fn loaded(&mut self, now_ns: u64, site: SiteId, is_loaded: bool) {
         let since_ns = &mut self.loaded_since_ns[site.index()];
         *since_ns = is_loaded.then(|| since_ns.unwrap_or(now_ns));

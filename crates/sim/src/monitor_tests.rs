@@ -4,14 +4,15 @@ use super::*;
 use shared_state::words::{Departure, Epoch};
 
 const HOLD_NS: u64 = 60_000_000;
+/// After it a loaded site counts as overloaded.
+const LONG_NS: u64 = LOADED_HOLDS * HOLD_NS;
 
 fn site(number: u16) -> SiteId {
     SiteId::new(number).unwrap()
 }
 
 fn monitor() -> Monitor {
-    let rules =
-        Rules { hold_ns: HOLD_NS, look_every_ns: 20_000_000, failure_counts_ns: 1_000_000_000 };
+    let rules = Rules { hold_ns: HOLD_NS, failure_counts_ns: 1_000_000_000 };
     Monitor::new(rules, vec![1, 2], 4)
 }
 
@@ -85,9 +86,9 @@ fn there_and_back(between: impl Fn(&mut Monitor), after_ns: u64) -> u64 {
     let mut monitor = monitor();
     monitor.loaded(0, site(1), true);
     monitor.loaded(0, site(2), true);
-    go(&mut monitor, HOLD_NS, (2, 1), 0, 9);
+    go(&mut monitor, LONG_NS, (2, 1), 0, 9);
     between(&mut monitor);
-    go(&mut monitor, HOLD_NS + after_ns, (1, 2), 1, 9);
+    go(&mut monitor, LONG_NS + after_ns, (1, 2), 1, 9);
     monitor.violations_total
 }
 
@@ -95,10 +96,10 @@ fn there_and_back(between: impl Fn(&mut Monitor), after_ns: u64) -> u64 {
 fn ping_pong_between_loaded_sites_is_seen() {
     assert_eq!(there_and_back(|_| {}, HOLD_NS), 1);
     assert_eq!(there_and_back(|_| {}, 11 * HOLD_NS), 0, "much later things are different");
-    assert_eq!(there_and_back(|monitor| monitor.loaded(HOLD_NS, site(2), false), HOLD_NS), 0);
-    assert_eq!(there_and_back(|monitor| monitor.disturbed(HOLD_NS + 1), HOLD_NS), 0);
+    assert_eq!(there_and_back(|monitor| monitor.loaded(LONG_NS, site(2), false), HOLD_NS), 0);
+    assert_eq!(there_and_back(|monitor| monitor.disturbed(LONG_NS + 1), HOLD_NS), 0);
     let died = |monitor: &mut Monitor| {
-        monitor.node_failed(HOLD_NS + 1, NodeId::new(3).unwrap(), Some(site(2)));
+        monitor.node_failed(LONG_NS + 1, NodeId::new(3).unwrap(), Some(site(2)));
     };
     assert_eq!(there_and_back(died, HOLD_NS), 0);
 }

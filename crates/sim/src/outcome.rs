@@ -70,7 +70,7 @@ pub struct Moved {
 /// What went wrong on purpose.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct FaultCounts {
-    /// Faults that took place.
+    /// Faults that began, or lay in wait for a move.
     pub faults: u64,
     /// Edges that died.
     pub crashes: u64,

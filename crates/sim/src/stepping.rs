@@ -106,7 +106,19 @@ impl Simulation {
         let Edge { core, seen, view, .. } = edge;
         let (now_ns, policy, is_unready) = (self.now_ns, &*self.policy, &|_, _| false);
         core.looked(&Input { now_ns, seen, view, policy, is_unready, op_time_ns, nonce }, |_| true);
+        self.note_loads(number);
         self.decide(number);
+    }
+
+    /// A site is loaded as long as every look finds it so: what an edge decides on is what it saw.
+    fn note_loads(&mut self, number: u8) {
+        if self.options.watch_every_ns.is_none() {
+            return;
+        }
+        for site in &self.edges[usize::from(number)].view.sites {
+            let is_loaded = site.load() > self.options.high_load;
+            self.monitor.loaded(self.now_ns, site.id, is_loaded);
+        }
     }
 
     fn nonce(&mut self) -> u32 {

@@ -2,7 +2,8 @@
 //! --faults 10 --seed n` does the same and shows what happened.
 #![allow(clippy::unwrap_used)]
 
-use policy::{Policy, Reconf};
+use policy::{Candidate, Kind, Policy, Thresholds};
+use pool_model::{PoolView, Reason, SiteId};
 use sim::scenario::{equal, faults};
 use sim::{FaultCounts, Outcome};
 use std::sync::Mutex;
@@ -13,7 +14,7 @@ const SEEDS: u64 = 200;
 const THREADS: usize = 2;
 
 fn policy() -> Box<dyn Policy> {
-    Box::new(Reconf::default())
+    Kind::ReconfPq.build(Thresholds::default())
 }
 
 fn seeds() -> std::ops::RangeInclusive<u64> {
@@ -76,8 +77,54 @@ fn a_seed_is_a_history() {
 
 #[test]
 fn two_equal_sites_that_are_both_overloaded_leave_each_other_alone() {
-    let outcome = equal::run(1, 60, policy()).unwrap();
-    assert!(outcome.slow_share() > 0.4, "they are overloaded");
-    let late = outcome.last_move_ns.filter(|&at_ns| at_ns > 1_000_000_000);
-    assert_eq!(late, None, "{:?}", outcome.moves);
+    for kind in Kind::ALL {
+        let outcome = equal::run(1, 60, kind.build(Thresholds::default())).unwrap();
+        assert!(outcome.slow_share() > 0.4, "{kind}: they are overloaded");
+        let late = outcome.last_move_ns.filter(|&at_ns| at_ns > 1_000_000_000);
+        assert_eq!(late, None, "{kind}: {:?}", outcome.moves);
+    }
+}
+
+/// What a wrong policy does wrong.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Flaw {
+    /// A loaded site takes from whom it likes, however loaded that one is.
+    Greed,
+    /// It names nodes, but those of donors that must not give any.
+    Vanity,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Wrong(Flaw);
+
+impl Policy for Wrong {
+    fn name(&self) -> &'static str {
+        "wrong"
+    }
+
+    fn need(&self, view: &PoolView, site: SiteId) -> Option<Reason> {
+        (view.site(site)?.load() > 1.0).then_some(Reason::Load)
+    }
+
+    fn candidates(&self, view: &PoolView, taker: SiteId, _: Reason) -> Vec<Candidate> {
+        let gives = |site: SiteId| {
+            let site = view.site(site).unwrap();
+            (site.nodes > site.terms.guarantee.hard) == (self.0 == Flaw::Greed)
+        };
+        let others = view.nodes.iter().filter(|node| node.site.is_some_and(|site| site != taker));
+        let given = others.filter(|node| node.site.is_some_and(gives)).take(1);
+        given.map(|node| Candidate { node: node.id, donor: node.site }).collect()
+    }
+}
+
+/// The monitor notices policies that no protocol can make good; floors hold all the same.
+#[test]
+fn wrong_policies_are_found_out() {
+    for (flaw, what) in [(Flaw::Greed, "(ping-pong)"), (Flaw::Vanity, "none came")] {
+        let run = |seed| faults::run(seed, 0, Box::new(Wrong(flaw))).unwrap();
+        let outcomes: Vec<Outcome> = (1..=20).map(run).collect();
+        let all = || outcomes.iter().flat_map(|outcome| &outcome.violations);
+        assert!(all().any(|violation| violation.what.contains(what)), "{flaw:?}: nothing");
+        assert!(!all().any(|violation| violation.what.contains("below hard")), "{flaw:?}");
+    }
 }

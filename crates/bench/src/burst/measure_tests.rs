@@ -28,6 +28,7 @@ fn moved(to: &str, decided_ms: u64, first_ms: Option<u64>) -> MoveRecord {
         decided_ns: decided_ms * MS,
         effect_ns: decided_ms * MS,
         first_dispatch_ns: first_ms.map(|at| at * MS),
+        ..MoveRecord::default()
     }
 }
 

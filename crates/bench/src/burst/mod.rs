@@ -16,6 +16,7 @@ mod run;
 mod scenario;
 
 pub(crate) use apache::Nodes;
+pub(crate) use run::capacities;
 pub(crate) use scenario::{B, Scheme};
 
 use crate::cli::Apps;

@@ -37,7 +37,7 @@ pub(crate) fn measure(quick: bool, cancel: &Cancel) -> anyhow::Result<Results> {
     let plans = plans(quick);
     let mut progress = Progress::new(expected_total_s(&plans));
     progress.say("measuring the capacity of a stub node");
-    let capacities = capacities()?;
+    let capacities = capacities(RigNode::default())?;
     let mut look_and_hold_ms = None;
     let mut scenarios = Vec::new();
     for plan in &plans {
@@ -58,8 +58,9 @@ pub(crate) fn measure(quick: bool, cancel: &Cancel) -> anyhow::Result<Results> {
     Ok(Results { quick, capacities, look_and_hold_ms, scenarios })
 }
 
-fn capacities() -> anyhow::Result<Vec<Capacity>> {
-    let node = RigNode::default();
+/// What a stub node of this kind serves, measured in turn until it is within
+/// [`CAPACITY_DEVIATION_MAX`] of what it states.
+pub(crate) fn capacities(node: RigNode) -> anyhow::Result<Vec<Capacity>> {
     let options = NodeOptions {
         workers: node.workers,
         service_time: node.service_time,

@@ -5,7 +5,7 @@
 //! ```text
 //! 192.0.2.7 - - [21/Nov/2026:13:55:36 +0000] "GET /x HTTP/1.1" 200 1024 "referer" "agent"
 //!   host="a.example" site=one node=n1 retries=0 first_byte_us=812 duration_us=1004 bytes_in=0
-//!   over=plain request_id=... trace_id=... reason=-
+//!   over=plain request_id=... trace_id=... reason=- class=-
 //! ```
 //!
 //! JSON is one object with the same fields.
@@ -41,6 +41,8 @@ pub(crate) struct Line<'a> {
     pub(crate) at: Duration,
     pub(crate) client: IpAddr,
     pub(crate) site: Option<&'a str>,
+    /// Its admission class, where the site has some.
+    pub(crate) class: Option<&'a str>,
     pub(crate) host: Option<&'a [u8]>,
     pub(crate) method: &'a Method,
     pub(crate) target: &'a Uri,
@@ -113,7 +115,8 @@ impl Line<'_> {
             to.extend_from_slice(name.as_bytes());
             plain(to, value.unwrap_or(b"-"));
         }
-        let _ = write!(to, " reason={}", self.reason.unwrap_or("-"));
+        let _ = write!(to, " reason={} class=", self.reason.unwrap_or("-"));
+        plain(to, self.class.unwrap_or("-").as_bytes());
     }
 
     fn json(&self, to: &mut Vec<u8>) {
@@ -137,6 +140,7 @@ impl Line<'_> {
             ("request_id", self.request_id),
             ("trace_id", self.trace_id),
             ("reason", self.reason.map(str::as_bytes)),
+            ("class", self.class.map(str::as_bytes)),
         ];
         for (name, value) in texts {
             let _ = write!(to, ",\"{name}\":");

@@ -11,6 +11,7 @@ fn line<'a>(target: &'a Uri, agent: &'a [u8], method: &'a Method) -> Line<'a> {
         at: AT,
         client: "192.0.2.7".parse().unwrap(),
         site: Some("one"),
+        class: Some("gold"),
         host: Some(b"a.example"),
         method,
         target,
@@ -42,7 +43,8 @@ fn text_is_the_combined_format_and_our_fields() {
     let target = Uri::from_static("/x?y=1");
     let expected = "192.0.2.7 - - [21/Nov/2026:13:55:36 +0000] \"GET /x?y=1 HTTP/1.1\" 200 1024 \
         \"-\" \"curl/8\" host=\"a.example\" site=one node=n1 retries=1 first_byte_us=812 \
-        duration_us=1004 bytes_in=7 over=plain request_id=abc trace_id=def reason=-\n";
+        duration_us=1004 bytes_in=7 over=plain request_id=abc trace_id=def reason=- \
+        class=gold\n";
     assert_eq!(written(&line(&target, b"curl/8", &Method::GET), LogFormat::Text), expected);
 }
 
@@ -63,7 +65,8 @@ fn json_has_the_same_fields() {
     assert_eq!((&value["referer"], &value["first_byte_us"]), (&().into(), &().into()));
     assert_eq!((&value["status"], &value["duration_us"]), (&200.into(), &1_004.into()));
     assert_eq!((&value["reason"], &value["version"]), (&"queue-full".into(), &"HTTP/1.1".into()));
-    assert_eq!(value.as_object().unwrap().len(), 20);
+    assert_eq!(value.as_object().unwrap().len(), 21);
+    assert_eq!(value["class"], "gold");
     assert_eq!(text.matches('\n').count(), 1);
 }
 
@@ -150,7 +153,7 @@ proptest! {
         let body = text.strip_suffix('\n').unwrap();
         prop_assert!(body.bytes().all(|byte| matches!(byte, b' '..=b'~')));
         let fields = fields(body);
-        prop_assert_eq!(fields.len(), 21, "{}", body);
+        prop_assert_eq!(fields.len(), 22, "{}", body);
         prop_assert_eq!(&fields[8], &host);
         prop_assert_eq!(&fields[9], &agent);
         prop_assert_eq!(&fields[10], &[b"host=", &host[..]].concat());

@@ -46,7 +46,7 @@ pub(super) struct Placing<'a> {
     pub(super) site: SiteId,
     pub(super) ask: Ask<'a>,
     pub(super) now: Duration,
-    /// It has not waited: whoever waits for a server goes first there.
+    /// It has not waited: whoever waits for a server goes first there, unless of a lower class.
     pub(super) is_new: bool,
 }
 
@@ -179,7 +179,7 @@ impl<W: Waiter> Core<W> {
                     slow.push((index, part));
                 }
             }
-            if lanes && state.lanes.contains(place) {
+            if lanes && state.lanes.go_before(place, ask.rank) {
                 max_in_flight = 0;
             }
             if node.is_asked() {
@@ -282,7 +282,8 @@ impl<W: Waiter> Core<W> {
             }
         }
         let address = SocketAddr::from((server.address, server.port));
-        let grant = Grant { node: node_id, site, version, address, life: node.life };
+        let (life, since) = (node.life, now);
+        let grant = Grant { node: node_id, site, version, address, life, since };
         let spread = self.measured.spread;
         if let Some(state) = self.site(site) {
             state.in_flight += 1;

@@ -1,19 +1,22 @@
 //! The pure core: who goes to which server, who waits.
 
 use super::admit::{Admission, Measured, Placing};
-use super::counts::SiteCounts;
+use super::counts::{ClassCounts, SiteCounts};
 use super::health::{HealthOptions, ejections_max};
-use super::lanes::{Lanes, Waiting, insert, skip_gone};
+use super::lanes::{Lanes, Waiting};
 use super::node::Node;
+use super::queue::{Queues, order};
+use super::ranked::Ranked;
+use super::service::{Service, kept_after};
 use super::slow_start;
+use crate::admission::CLASSES_MAX;
 use crate::face::{Ask, Refusal, Verdict};
 use moves::looper::{FirstDispatch, NodeSeen, SiteSeen};
 use policy::choose::Balance;
 use pool_model::{EdgeId, NodeId, SiteId};
 use shared_state::slot::NodeSlot;
 use shared_state::words::Assign;
-use shared_state::{EdgeDemand, NodeRecord};
-use std::collections::VecDeque;
+use shared_state::{EdgeDemand, EdgeService, NodeRecord};
 use std::net::SocketAddr;
 use std::time::Duration;
 
@@ -32,6 +35,10 @@ pub struct SiteRules {
     pub slow_start: Duration,
     /// How long a request waits for the server that it belongs to before it takes any.
     pub stick_wait: Duration,
+    /// Its admission classes, the last one among them: 1, or up to [`CLASSES_MAX`].
+    pub classes: u8,
+    /// With classes: within what time requests are to be answered.
+    pub objective: Option<Duration>,
 }
 
 impl SiteRules {
@@ -45,7 +52,13 @@ impl SiteRules {
             queue_timeout: Duration::from_secs(5),
             slow_start: Duration::ZERO,
             stick_wait: Duration::from_secs(1),
+            classes: 1,
+            objective: None,
         }
+    }
+
+    pub(super) fn classes(&self) -> usize {
+        usize::from(self.classes).clamp(1, CLASSES_MAX)
     }
 }
 
@@ -71,6 +84,8 @@ pub(crate) struct Grant {
     pub(crate) address: SocketAddr,
     /// Which region of the node it is counted in: a restarted agent has a new one.
     pub(super) life: u32,
+    /// When it was given its place.
+    pub(super) since: Duration,
 }
 
 /// Somebody who waits.
@@ -83,7 +98,7 @@ pub(crate) trait Waiter {
 pub(super) struct Site<W> {
     pub(super) rules: SiteRules,
     /// Who waits for any server.
-    pub(super) queue: VecDeque<Waiting<W>>,
+    pub(super) queue: Queues<W>,
     /// Who waits for a certain one.
     pub(super) lanes: Lanes<W>,
     pub(super) arrivals: u64,
@@ -96,13 +111,15 @@ pub(super) struct Site<W> {
     pub(super) turn: usize,
     pub(super) ejected_any: bool,
     pub(super) counts: SiteCounts,
+    /// Only with admission classes.
+    pub(super) ranked: Option<Box<Ranked>>,
+    service: Service,
 }
 
 impl<W: Waiter> Site<W> {
     fn new(rules: SiteRules) -> Self {
         Self {
-            rules,
-            queue: VecDeque::new(),
+            queue: Queues::new(rules.classes()),
             lanes: Lanes::new(),
             arrivals: 0,
             in_flight: 0,
@@ -111,16 +128,19 @@ impl<W: Waiter> Site<W> {
             turn: 0,
             ejected_any: false,
             counts: SiteCounts::default(),
+            service: Service::default(),
+            ranked: Ranked::of(rules.classes()),
+            rules,
         }
     }
 
     /// Requests that wait.
-    fn queued(&self) -> usize {
+    pub(super) fn queued(&self) -> usize {
         self.queue.len() + self.lanes.len()
     }
 
-    fn forget_gone(&mut self) {
-        self.queue.retain(|waiting| !waiting.waiter.is_gone());
+    pub(super) fn forget_gone(&mut self) {
+        self.queue.forget_gone();
         self.lanes.forget_gone();
     }
 }
@@ -145,6 +165,10 @@ pub(crate) struct Core<W> {
     pub(super) measured: Measured,
     pub(super) first: Vec<FirstDispatch>,
     demand: Vec<EdgeDemand>,
+    /// Who waited and is refused, until the shell tells them.
+    shed: Vec<(W, Refusal)>,
+    /// When the last look asked for service times.
+    serviced: Duration,
 }
 
 impl<W: Waiter> Core<W> {
@@ -163,6 +187,8 @@ impl<W: Waiter> Core<W> {
             random: u64::from(options.incarnation) | 1,
             measured: Measured::default(),
             first: Vec::new(),
+            shed: Vec::new(),
+            serviced: Duration::ZERO,
         }
     }
 
@@ -171,6 +197,7 @@ impl<W: Waiter> Core<W> {
         self.health = health;
         for &rules in sites {
             if let Some(site) = self.site(rules.site) {
+                site.set_classes(site.rules.classes(), rules.classes());
                 site.rules = rules;
             }
         }
@@ -196,6 +223,23 @@ impl<W: Waiter> Core<W> {
         &self.demand
     }
 
+    /// How long servers took for the requests of this edge, by site.
+    pub(crate) fn service(&mut self, now: Duration, out: &mut Vec<EdgeService>) {
+        let kept = kept_after(now.saturating_sub(std::mem::replace(&mut self.serviced, now)));
+        out.clear();
+        let look = |site: &mut Option<Site<W>>| {
+            site.as_mut().map_or_else(EdgeService::default, |site| site.service.look(kept))
+        };
+        out.extend(self.sites.iter_mut().map(look));
+    }
+
+    /// Notes how long a request that was answered held its place.
+    pub(crate) fn served(&mut self, grant: &Grant, now: Duration) {
+        if let Some(state) = self.site(grant.site) {
+            state.service.note(now.saturating_sub(grant.since));
+        }
+    }
+
     /// How long a request for the site waits at the most.
     pub(crate) fn queue_timeout(&mut self, site: SiteId) -> Option<Duration> {
         self.site(site).map(|site| site.rules.queue_timeout)
@@ -210,9 +254,9 @@ impl<W: Waiter> Core<W> {
         waiter: impl FnOnce() -> W,
     ) -> Outcome {
         let Some(state) = self.site(site) else { return Outcome::Refused(Refusal::NoServer) };
+        let ask = Ask { rank: state.arrives(&ask), ..ask };
         let placing = Placing { site, ask, now, is_new: true };
-        let bound = if state.queue.iter().all(|waiting| waiting.waiter.is_gone()) {
-            state.queue.clear();
+        let bound = if state.queue.is_free_for(ask.rank) {
             match self.admit(placing) {
                 Admission::Granted(grant) => return Outcome::Granted(grant),
                 Admission::Bound(place) => Some(place),
@@ -222,33 +266,41 @@ impl<W: Waiter> Core<W> {
             self.lane_of(placing)
         };
         let Some(state) = self.site(site) else { return Outcome::Refused(Refusal::NoServer) };
-        if state.queued() >= state.rules.queue_max {
-            state.forget_gone();
-        }
-        if state.queued() >= state.rules.queue_max {
-            return Outcome::Refused(Refusal::QueueFull);
-        }
+        let displaced = match state.may_wait(&ask, now) {
+            Ok(displaced) => displaced,
+            Err(refusal) => return Outcome::Refused(refusal),
+        };
         let first = state.queued() == 0;
         state.arrivals += 1;
         state.counts.sticky_anew += u64::from(ask.stick.is_some() && bound.is_none());
         let waiting = Waiting {
             waiter: waiter(),
             avoid: ask.avoid.to_vec(),
-            arrival: state.arrivals,
+            order: order(ask.rank, state.arrivals),
+            came: now,
             until: now + state.rules.stick_wait,
             stick: ask.stick.filter(|_| bound.is_some()),
         };
         match bound {
             Some(place) => state.lanes.insert(place, waiting),
-            None => state.queue.push_back(waiting),
+            None => state.queue.push(waiting),
         }
+        state.note_waiting(now);
+        self.shed.extend(displaced);
         Outcome::Queued { first }
+    }
+
+    /// Who waited and is refused, and what they are to be told. To be asked after each call that
+    /// queues a request or lets some go.
+    pub(crate) fn take_shed(&mut self) -> Vec<(W, Refusal)> {
+        std::mem::take(&mut self.shed)
     }
 
     /// A request has left its server. Returns who goes next.
     pub(crate) fn leave(&mut self, grant: &Grant, now: Duration, out: &mut Vec<(W, Grant)>) {
         if let Some(state) = self.site(grant.site) {
             state.in_flight = state.in_flight.saturating_sub(1);
+            state.answered(now);
         }
         let mut next = grant.site;
         if let Some(Some(node)) = self.nodes.get_mut(grant.node.index()) {
@@ -319,21 +371,21 @@ impl<W: Waiter> Core<W> {
         })
     }
 
-    /// Lets go whoever waits for the site and finds room, in the order of arrival.
+    /// Lets go whoever waits for the site and finds room, in the order of class and arrival.
     fn pump(&mut self, site: SiteId, now: Duration, out: &mut Vec<(W, Grant)>) {
         let mut queue_blocked = false;
-        if let Some(state) = self.site(site) {
+        if let Some(Some(state)) = self.sites.get_mut(site.index()) {
             state.lanes.unblock();
+            state.shed_late(now, &mut self.shed);
         }
         // Each turn lets one go, moves one out of its lane for good, or blocks a queue.
         while let Some(state) = self.site(site) {
-            skip_gone(&mut state.queue);
-            let first = state.queue.front().filter(|_| !queue_blocked).map(|w| w.arrival);
+            let first = state.queue.first().filter(|_| !queue_blocked);
             let lane = if state.lanes.is_empty() { None } else { state.lanes.oldest() };
             match (first, lane) {
-                (None, None) => return,
+                (None, None) => return state.note_waiting(now),
                 (Some(_), None) => queue_blocked = !self.pump_queue(site, now, out),
-                (Some(first), Some((arrival, _))) if first < arrival => {
+                (Some(first), Some((lane, _))) if first < lane => {
                     queue_blocked = !self.pump_queue(site, now, out);
                 }
                 (_, Some((_, place))) => self.pump_lane(site, place, now, out),
@@ -343,15 +395,15 @@ impl<W: Waiter> Core<W> {
 
     /// Lets the first of the queue go; false when nobody has room for it.
     fn pump_queue(&mut self, site: SiteId, now: Duration, out: &mut Vec<(W, Grant)>) -> bool {
-        let Some(waiting) = self.site(site).and_then(|state| state.queue.pop_front()) else {
+        let Some(waiting) = self.site(site).and_then(|state| state.queue.pop_first()) else {
             return false;
         };
-        let ask = Ask { avoid: &waiting.avoid, stick: None };
+        let ask = Ask { avoid: &waiting.avoid, ..Ask::default() };
         match self.admit(Placing { site, ask, now, is_new: false }) {
             Admission::Granted(grant) => out.push((waiting.waiter, grant)),
             _ => {
                 if let Some(state) = self.site(site) {
-                    state.queue.push_front(waiting);
+                    state.queue.put_back(waiting);
                 }
                 return false;
             }
@@ -366,7 +418,7 @@ impl<W: Waiter> Core<W> {
         let Some(mut waiting) = state.lanes.take_first(place) else { return };
         let waits = now < waiting.until;
         let stick = waiting.stick.filter(|_| waits);
-        let ask = Ask { avoid: &waiting.avoid, stick };
+        let ask = Ask { avoid: &waiting.avoid, stick, ..Ask::default() };
         let placing = Placing { site, ask, now, is_new: false };
         let own = if waits { self.admit_at(placing, place) } else { None };
         // A key whose server is gone belongs to the next one.
@@ -380,7 +432,7 @@ impl<W: Waiter> Core<W> {
             Admission::NoRoom => {
                 waiting.stick = None;
                 state.counts.sticky_anew += 1;
-                insert(&mut state.queue, waiting);
+                state.queue.insert(waiting);
             }
         }
     }
@@ -528,6 +580,12 @@ impl<W: Waiter> Core<W> {
         self.sites.iter().map(of).collect()
     }
 
+    /// What was counted for each admission class; by the site's index, empty without classes.
+    pub(crate) fn class_counts(&self) -> Vec<Vec<ClassCounts>> {
+        let of = |site: &Option<Site<W>>| site.as_ref().map(Site::class_counts).unwrap_or_default();
+        self.sites.iter().map(of).collect()
+    }
+
     /// First requests to moved nodes since the last call.
     pub(crate) fn take_first(&mut self) -> Vec<FirstDispatch> {
         std::mem::take(&mut self.first)
@@ -548,6 +606,10 @@ mod tests;
 #[cfg(test)]
 #[path = "leave_out_tests.rs"]
 mod leave_out;
+
+#[cfg(test)]
+#[path = "rank_twin_tests.rs"]
+mod rank_twin;
 
 #[cfg(test)]
 #[path = "stick_twin_tests.rs"]

@@ -116,7 +116,7 @@ pub(super) fn ask(core: &mut Core<Somebody>, number: u16) -> Outcome {
 }
 
 fn avoid(avoid: &[NodeId]) -> Ask<'_> {
-    Ask { avoid, stick: None }
+    Ask { avoid, ..Ask::default() }
 }
 
 pub(super) fn granted(outcome: Outcome) -> Grant {

@@ -18,3 +18,15 @@ pub struct SiteCounts {
     /// Servers that start slowly at this moment.
     pub slow: u32,
 }
+
+/// One admission class of a site at one edge.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ClassCounts {
+    /// Requests of the class.
+    pub requests: u64,
+    /// Of these, those refused for want of room: the queue was full, they would have been answered
+    /// too late, or a higher class took their place.
+    pub shed: u64,
+    /// Those that wait at this moment.
+    pub queued: u64,
+}

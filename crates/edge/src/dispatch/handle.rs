@@ -1,18 +1,20 @@
 //! The shell around the core: waiting, time-outs, permits.
 
 use super::core::{Core, DispatchOptions, Grant, Outcome, SiteRules, Waiter};
-use super::counts::SiteCounts;
+use super::counts::{ClassCounts, SiteCounts};
 use super::health::HealthOptions;
 use crate::face::{Ask, Dispatcher, Permit, Refusal, Verdict};
 use moves::looper::{FirstDispatch, Host, NodeSeen, SiteSeen, monotonic};
 use pool_model::{NodeId, SiteId};
 use shared_state::slot::{NodeSlot, SlotTaken};
 use shared_state::words::{Assign, Lease};
-use shared_state::{EdgeDemand, NodeRecord};
+use shared_state::{EdgeDemand, EdgeService, NodeRecord};
+use std::cell::Cell;
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::thread::Thread;
+use std::time::Duration;
 use tokio::sync::oneshot;
 
 /// The dispatcher of one edge: a handle that its threads and its look loop share.
@@ -29,7 +31,7 @@ struct Shared {
 }
 
 /// The sending half of somebody's wait.
-struct Waits(oneshot::Sender<NodePermit>);
+struct Waits(oneshot::Sender<Result<NodePermit, Refusal>>);
 
 impl Waiter for Waits {
     fn is_gone(&self) -> bool {
@@ -41,6 +43,8 @@ impl Waiter for Waits {
 pub struct NodePermit {
     shared: Arc<Shared>,
     grant: Grant,
+    /// Whether its server answered it: then the time that it took counts.
+    answered: Cell<bool>,
 }
 
 impl Dispatch {
@@ -79,6 +83,12 @@ impl Dispatch {
     pub fn counts(&self) -> Vec<SiteCounts> {
         self.shared.lock().counts(monotonic())
     }
+
+    /// What was counted for each admission class, by the site's index; empty without classes.
+    #[must_use]
+    pub fn class_counts(&self) -> Vec<Vec<ClassCounts>> {
+        self.shared.lock().class_counts()
+    }
 }
 
 impl Host for Dispatch {
@@ -98,6 +108,10 @@ impl Host for Dispatch {
     fn demand(&mut self, out: &mut Vec<EdgeDemand>) {
         out.clear();
         out.extend_from_slice(self.shared.lock().demand());
+    }
+
+    fn service(&mut self, now: Duration, out: &mut Vec<EdgeService>) {
+        self.shared.lock().service(now, out);
     }
 
     fn is_failing(&mut self, node: NodeId) -> bool {
@@ -127,6 +141,14 @@ impl Host for Dispatch {
     }
 }
 
+/// Tells those who waited in vain.
+fn tell(shed: Vec<(Waits, Refusal)>) {
+    for (waiter, refusal) in shed {
+        // It may have stopped waiting.
+        drop(waiter.0.send(Err(refusal)));
+    }
+}
+
 impl Shared {
     fn lock(&self) -> MutexGuard<'_, Core<Waits>> {
         // A panic in the core is a broken invariant of one call; the counts lie in shared memory.
@@ -136,11 +158,16 @@ impl Shared {
     /// Changes the core, then, without its lock, wakes whoever was let go.
     fn change(self: &Arc<Self>, change: impl FnOnce(&mut Core<Waits>, &mut Vec<(Waits, Grant)>)) {
         let mut out = Vec::new();
-        change(&mut self.lock(), &mut out);
+        let shed = {
+            let mut core = self.lock();
+            change(&mut core, &mut out);
+            core.take_shed()
+        };
+        tell(shed);
         for (waiter, grant) in out {
-            let permit = NodePermit { shared: Arc::clone(self), grant };
+            let permit = NodePermit::new(self, grant);
             // Whoever stopped waiting hands the permit back by dropping it.
-            drop(waiter.0.send(permit));
+            drop(waiter.0.send(Ok(permit)));
         }
     }
 
@@ -158,23 +185,23 @@ impl Dispatcher for Dispatch {
 
     async fn acquire(&self, site: SiteId, ask: Ask<'_>) -> Result<NodePermit, Refusal> {
         let mut receiver = None;
-        let outcome = {
+        let (outcome, shed) = {
             let mut core = self.shared.lock();
-            core.request(site, ask, monotonic(), || {
+            let outcome = core.request(site, ask, monotonic(), || {
                 let (sender, waits) = oneshot::channel();
                 receiver = Some(waits);
                 Waits(sender)
-            })
+            });
+            (outcome, core.take_shed())
         };
+        tell(shed);
         match (outcome, receiver) {
-            (Outcome::Granted(grant), _) => {
-                Ok(NodePermit { shared: Arc::clone(&self.shared), grant })
-            }
+            (Outcome::Granted(grant), _) => Ok(NodePermit::new(&self.shared, grant)),
             (Outcome::Queued { .. }, Some(waits)) => {
                 self.shared.wake_looker();
                 let limit = self.shared.lock().queue_timeout(site).unwrap_or_default();
                 match tokio::time::timeout(limit, waits).await {
-                    Ok(Ok(permit)) => Ok(permit),
+                    Ok(Ok(decided)) => decided,
                     Ok(Err(_)) => Err(Refusal::Draining),
                     Err(_) => Err(Refusal::QueueTimeout),
                 }
@@ -189,6 +216,12 @@ impl Dispatcher for Dispatch {
     }
 }
 
+impl NodePermit {
+    fn new(shared: &Arc<Shared>, grant: Grant) -> Self {
+        Self { shared: Arc::clone(shared), grant, answered: Cell::new(false) }
+    }
+}
+
 impl Permit for NodePermit {
     fn node(&self) -> NodeId {
         self.grant.node
@@ -199,6 +232,7 @@ impl Permit for NodePermit {
     }
 
     fn report(&self, verdict: Verdict) {
+        self.answered.set(verdict == Verdict::Answered);
         let now = monotonic();
         if self.shared.lock().report(&self.grant, verdict, now) {
             let (node, address) = (self.grant.node.get(), self.grant.address);
@@ -210,7 +244,14 @@ impl Permit for NodePermit {
 impl Drop for NodePermit {
     fn drop(&mut self) {
         let (shared, grant) = (Arc::clone(&self.shared), self.grant);
-        shared.change(|core, out| core.leave(&grant, monotonic(), out));
+        let answered = self.answered.get();
+        shared.change(|core, out| {
+            let now = monotonic();
+            if answered {
+                core.served(&grant, now);
+            }
+            core.leave(&grant, now, out);
+        });
     }
 }
 

@@ -94,6 +94,35 @@ fn a_wait_ends_and_leaves_the_queue() {
 }
 
 #[test]
+fn only_requests_that_were_answered_say_how_long_serving_takes() {
+    let record = record();
+    let mut dispatch = dispatch(0, &record, 5_000);
+    let mut told = Vec::new();
+    let mut service = |dispatch: &mut Dispatch| {
+        dispatch.service(monotonic(), &mut told);
+        told[0]
+    };
+    let ended = |verdict: Option<Verdict>, held: Duration| {
+        run(async {
+            let permit = dispatch.acquire(site(), Ask::default()).await.unwrap();
+            std::thread::sleep(held);
+            verdict.into_iter().for_each(|verdict| permit.report(verdict));
+        });
+    };
+    // Whose client gave up; that never reached its server; whose server failed.
+    let held = Duration::from_millis(1);
+    for verdict in [None, Some(Verdict::ConnectFailed), Some(Verdict::ServerError(500))] {
+        ended(verdict, held);
+    }
+    assert_eq!(service(&mut dispatch.clone()), EdgeService::default());
+    let held = Duration::from_millis(20);
+    ended(Some(Verdict::Answered), held);
+    let told = service(&mut dispatch);
+    let longest = Duration::from_secs(10).as_micros() as u32;
+    assert!(told.served == 1 && (20_000..longest).contains(&told.mean_us), "{told:?}");
+}
+
+#[test]
 fn the_first_request_that_waits_wakes_a_sleeping_look_loop() {
     let record = record();
     let dispatch = dispatch(0, &record, 20);

@@ -21,10 +21,11 @@ fn a_new_process_or_site_is_not_blamed_for_the_last_one() {
     };
     let eject = |core: &mut Core<Somebody>, number| {
         let address = SocketAddr::from((Ipv4Addr::LOCALHOST, number));
-        let grant = Grant { node: node(0), site: site(number), version: 1, address, life: 1 };
+        let (node, site, since) = (node(0), site(number), NOW);
+        let grant = Grant { node, site, version: 1, address, life: 1, since };
         while !core.report(&grant, Verdict::ConnectFailed, NOW) {}
         look(core, &records, &[]);
-        assert!(core.is_failing(node(0), NOW));
+        assert!(core.is_failing(node, NOW));
     };
     eject(&mut core, 1);
     restart(1);

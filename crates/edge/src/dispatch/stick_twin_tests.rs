@@ -233,7 +233,7 @@ impl Pair {
     fn ask(&mut self, stick: Option<Stick>) {
         self.asked += 1;
         let (who, gone) = (self.asked, Rc::new(Cell::new(false)));
-        let ask = Ask { avoid: &[], stick };
+        let ask = Ask { stick, ..Ask::default() };
         let me = Somebody(who, Rc::clone(&gone));
         let outcome = self.core.request(site(1), ask, self.now, || me);
         let (bound, until) = (None, Duration::ZERO);

@@ -34,6 +34,10 @@ pub(super) struct Plan {
     pub(super) sites: Vec<SitePlan>,
     pub(super) method: Method,
     pub(super) uri: Uri,
+    /// Of closed runs, in turn; none for `uri`.
+    pub(super) uris: Vec<Uri>,
+    /// How many of them were taken.
+    pub(super) uris_taken: Cell<usize>,
     pub(super) body: Bytes,
     pub(super) timeout: Duration,
     /// Number of the last request, when requests carry one.
@@ -51,6 +55,13 @@ impl Plan {
         let so_far = self.connections.get();
         let (made, refused) = (so_far.made + made, so_far.refused + refused);
         self.connections.set(Connections { made, refused });
+    }
+
+    /// The path of the next request of a closed run, if it is not the plan's own.
+    pub(super) fn next_uri(&self) -> Option<&Uri> {
+        let taken = self.uris_taken.get();
+        self.uris_taken.set(taken.wrapping_add(1));
+        self.uris.get(taken.checked_rem(self.uris.len())?)
     }
 
     fn request(&self, site: usize, uri: Option<&Uri>) -> Request<Full<Bytes>> {

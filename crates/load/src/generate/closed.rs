@@ -31,7 +31,7 @@ impl ClosedRun {
         let mut now = now_ns();
         while let Some(site) = self.next(now) {
             let sent_ns = now;
-            let outcome = client.exchange(&self.plan, site, None).await;
+            let outcome = client.exchange(&self.plan, site, self.plan.next_uri()).await;
             now = now_ns();
             self.recorder.record(site, sent_ns, now, outcome);
             if outcome == Err(Failure::Connect) {

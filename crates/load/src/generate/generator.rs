@@ -301,15 +301,20 @@ fn plan(options: GeneratorOptions) -> Result<Plan, GenerateError> {
         let expect_site = site.expect_site.as_deref().map(header).transpose()?;
         sites.push(SitePlan { host: header(&site.host)?, expect_site });
     }
-    let path = PathAndQuery::from_maybe_shared(options.path.clone())
-        .ok()
-        .filter(|path| path.as_str().starts_with('/'))
-        .ok_or_else(|| wrong(format!("{:?} is no path: it must start with /", options.path)))?;
+    let uri_of = |path: &String| {
+        let found = PathAndQuery::from_maybe_shared(path.clone()).ok();
+        let found = found.filter(|path| path.as_str().starts_with('/')).map(Uri::from);
+        found.ok_or_else(|| wrong(format!("{path:?} is no path: it must start with /")))
+    };
+    let uri = uri_of(&options.path)?;
+    let uris: Result<Vec<Uri>, _> = options.paths.iter().map(uri_of).collect();
     Ok(Plan {
         edges: options.edges,
         sites,
         method: options.method,
-        uri: Uri::from(path),
+        uri,
+        uris: uris?,
+        uris_taken: Cell::default(),
         body: options.body,
         timeout: options.timeout,
         last_id: options.request_ids.then(|| Cell::new(0)),

@@ -73,6 +73,8 @@ pub struct GeneratorOptions {
     pub method: Method,
     /// Path of all requests, in origin form.
     pub path: String,
+    /// Paths that closed runs ask for instead, in turn and over again; none for `path`.
+    pub paths: Vec<String>,
     /// Body of all requests; usually empty.
     pub body: Bytes,
     /// Whether each request carries an `X-Request-Id` that is unique in this generator.
@@ -94,6 +96,7 @@ impl GeneratorOptions {
             sites,
             method: Method::GET,
             path: "/".to_owned(),
+            paths: Vec::new(),
             body: Bytes::new(),
             request_ids: false,
             in_flight: IN_FLIGHT_DEFAULT,

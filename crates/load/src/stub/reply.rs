@@ -9,7 +9,7 @@ use std::task::{Context, Poll};
 
 use bytes::Bytes;
 use http::header::{HeaderName, RETRY_AFTER};
-use http::{HeaderValue, Request, Response, StatusCode};
+use http::{HeaderValue, Request, Response, StatusCode, Uri};
 use http_body::{Body, Frame, SizeHint};
 use hyper::body::Incoming;
 
@@ -39,12 +39,13 @@ pub(super) async fn answer(
     match service.node.arrive(service.place, now_ns()) {
         Arrival::Refused => Ok(service.refusal()),
         Arrival::Accepted { request: in_flight, reply_ns, spoil, count } => {
+            let bytes = bytes_wanted(request.uri());
             if !request.body().is_end_stream() && drain(request.into_body()).await.is_err() {
                 // The client broke off; hyper sends nothing on such a connection.
                 return Ok(service.refusal());
             }
             service.timer.sleep_until(reply_ns).await;
-            Ok(service.reply(in_flight, spoil, count))
+            Ok(service.reply(in_flight, spoil, count, bytes))
         }
     }
 }
@@ -56,12 +57,25 @@ async fn drain(mut body: Incoming) -> Result<(), hyper::Error> {
     Ok(())
 }
 
+/// A document of another length is asked for by its query: `?bytes=N`, up to the stub's own body.
+fn bytes_wanted(uri: &Uri) -> Option<usize> {
+    uri.query()?.strip_prefix("bytes=")?.parse().ok()
+}
+
 impl Service {
-    fn reply(&self, in_flight: InFlight, spoil: Spoil, count: u64) -> Response<StubBody> {
+    fn reply(
+        &self,
+        in_flight: InFlight,
+        spoil: Spoil,
+        count: u64,
+        bytes: Option<usize>,
+    ) -> Response<StubBody> {
         in_flight.finish(spoil);
+        let length = bytes.unwrap_or(usize::MAX).min(self.body.len());
+        let body = self.body.slice(..length);
         let body = match spoil {
-            Spoil::Truncate => StubBody::truncated(&self.body),
-            Spoil::Nothing | Spoil::Error => StubBody::whole(self.body.clone()),
+            Spoil::Truncate => StubBody::truncated(&body),
+            Spoil::Nothing | Spoil::Error => StubBody::whole(body),
         };
         let mut response = self.named(Response::new(body));
         if spoil == Spoil::Error {

@@ -21,11 +21,16 @@ pub enum Format {
     Log,
     /// Binary records of 20 bytes (World Cup 1998, requests).
     Binary,
+    /// `HashOwner,HashApp,HashFunction,Trigger,1,2,...`: invocations of each function in each
+    /// minute of a day (Azure Functions 2019).
+    Functions,
+    /// `app,func,end_timestamp,duration`: requests by when they ended (Azure Functions 2021).
+    Ends,
 }
 
 impl Format {
     /// All of them.
-    pub const ALL: [Self; 7] = [
+    pub const ALL: [Self; 9] = [
         Self::Minutes,
         Self::Rates,
         Self::Counts,
@@ -33,6 +38,8 @@ impl Format {
         Self::Tokens,
         Self::Log,
         Self::Binary,
+        Self::Functions,
+        Self::Ends,
     ];
 
     /// As `--format` takes it.
@@ -46,6 +53,8 @@ impl Format {
             Self::Tokens => "tokens",
             Self::Log => "log",
             Self::Binary => "binary",
+            Self::Functions => "functions",
+            Self::Ends => "ends",
         }
     }
 
@@ -75,6 +84,10 @@ impl Format {
             Some(Self::Minutes)
         } else if lower == "timestamp,contexttokens,generatedtokens" {
             Some(Self::Tokens)
+        } else if lower.starts_with("hashowner,hashapp,hashfunction,trigger,1") {
+            Some(Self::Functions)
+        } else if lower == "app,func,end_timestamp,duration" {
+            Some(Self::Ends)
         } else if lower.starts_with("time_s,") {
             Some(Self::Rates)
         } else if lines::Columns::of(line).is_some() {
@@ -86,7 +99,7 @@ impl Format {
 
     /// Whether the first line names columns.
     pub(super) const fn has_header(self) -> bool {
-        matches!(self, Self::Minutes | Self::Rates | Self::Requests | Self::Tokens)
+        !matches!(self, Self::Counts | Self::Log | Self::Binary)
     }
 }
 
@@ -110,6 +123,8 @@ mod tests {
             ("x.tsv", "host\tlogname\ttime\tmethod\turl\n", Format::Requests),
             ("workload.txt", "52 55 48 55", Format::Counts),
             ("x.bin.gz", "5H", Format::Binary),
+            ("x", "HashOwner,HashApp,HashFunction,Trigger,1,2,3\no,a,f,q,1,2,3", Format::Functions),
+            ("x", "app,func,end_timestamp,duration\na,f,1.5,1", Format::Ends),
             ("a", "::1 - - [17/May/2015:10:05:03 +0000] \"GET / HTTP/1.1\" 200 5\n", Format::Log),
         ];
         for (name, head, format) in cases {

@@ -74,6 +74,7 @@ impl LineReader {
                 None => Err("the header has no columns time and url"),
             },
             Format::Binary => Err("not a binary record"),
+            Format::Functions | Format::Ends => Err("not in the order of time by lines"),
         };
         record.map(Some)
     }

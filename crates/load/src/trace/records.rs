@@ -3,6 +3,7 @@
 use super::format::Format;
 use super::lines::{BINARY_BYTES, LineReader};
 use super::source::{Cut, Got, Source, TraceError};
+use super::whole::Whole;
 use std::path::Path;
 
 /// Bad lines that are kept with their text.
@@ -63,6 +64,8 @@ pub struct Records {
     bad_count: u64,
     bad: Vec<BadLine>,
     piece: Vec<u8>,
+    /// Of formats that are held whole, once they were read.
+    whole: Option<Whole>,
 }
 
 impl Records {
@@ -94,8 +97,9 @@ impl Records {
             .ok_or_else(|| TraceError::Format { path: source.path().to_owned(), known: known() })?;
         let (number, bad_count, bad, piece) = (0, 0, Vec::new(), Vec::new());
         let lines = LineReader::new(format, interval_ns);
+        let whole = None;
         let mut records =
-            Self { source, format, lines, bad_lines_max, number, bad_count, bad, piece };
+            Self { source, format, lines, bad_lines_max, number, bad_count, bad, piece, whole };
         if format.has_header() {
             records.read_header()?;
         }
@@ -117,6 +121,15 @@ impl Records {
     ///
     /// [`TraceError`] when reading fails, or too many lines were bad.
     pub fn read(&mut self) -> Result<Option<Record>, TraceError> {
+        if let Some(whole) = &mut self.whole {
+            return Ok(whole.next());
+        }
+        if let Some(empty) = Whole::of(self.format) {
+            let mut whole = self.read_whole(empty)?;
+            let first = whole.next();
+            self.whole = Some(whole);
+            return Ok(first);
+        }
         let cut = match self.format {
             Format::Counts => Cut::Words,
             Format::Binary => Cut::Records(BINARY_BYTES),
@@ -136,6 +149,24 @@ impl Records {
                 Ok(Some(record)) => return Ok(Some(record)),
                 Ok(None) => {}
                 Err(why) => self.add_bad(why)?,
+            }
+        }
+    }
+
+    fn read_whole(&mut self, mut whole: Whole) -> Result<Whole, TraceError> {
+        loop {
+            let got = self.source.next(Cut::Lines, &mut self.piece)?;
+            if got == Got::End {
+                whole.sort();
+                return Ok(whole);
+            }
+            self.number += 1;
+            let added = match got {
+                Got::TooLong => Err("longer than 64 KiB"),
+                _ => whole.add(&self.piece),
+            };
+            if let Err(why) = added {
+                self.add_bad(why)?;
             }
         }
     }

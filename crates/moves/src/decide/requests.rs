@@ -64,8 +64,8 @@ impl Core {
             if let Some(id) = plan.request {
                 self.requests.retain(|asked| asked.id != id);
             }
-            if let Some(taker) = plan.taker {
-                self.events.restart(taker);
+            for site in [plan.taker, plan.stage_of].into_iter().flatten() {
+                self.events.restart(site);
             }
         }
     }

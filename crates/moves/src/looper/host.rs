@@ -3,7 +3,7 @@
 use pool_model::NodeId;
 use shared_state::slot::SlotTaken;
 use shared_state::words::Assign;
-use shared_state::{EdgeDemand, NodeRecord};
+use shared_state::{EdgeDemand, EdgeService, NodeRecord};
 use std::thread::Thread;
 use std::time::Duration;
 
@@ -80,6 +80,12 @@ pub trait Host: Send {
 
     /// What this edge has of each site, by the site's index.
     fn demand(&mut self, out: &mut Vec<EdgeDemand>);
+
+    /// What this edge measured of each site's servers, by the site's index; asked once a look,
+    /// after [`Host::demand`]. Who measures nothing leaves it empty.
+    fn service(&mut self, _now: Duration, out: &mut Vec<EdgeService>) {
+        out.clear();
+    }
 
     /// Whether requests to this node fail at present. Asked about nodes whose agent is dead: if
     /// their server has died with it, nobody else tells.

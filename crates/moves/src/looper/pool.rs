@@ -3,6 +3,8 @@
 use super::host::{Link, NodeSeen, SiteSeen};
 use super::memory::Memory;
 use super::reach::Reach;
+use super::service::ServiceSum;
+use super::shortfall::{NodeAt, Shortfalls};
 use super::status::{EdgeState, NodeState, SiteState};
 use crate::protocol::Seen;
 use pool_model::{EdgeId, NodeId, NodeTraits, NodeView, PoolView, SiteId, SiteTerms, SiteView};
@@ -55,6 +57,7 @@ pub(super) struct Pool {
     pub(super) view: PoolView,
     pub(super) nodes: Vec<Option<NodeSeen>>,
     pub(super) sites: Vec<SiteSeen>,
+    shortfalls: Shortfalls,
 }
 
 impl Pool {
@@ -81,6 +84,7 @@ impl Pool {
             view: PoolView::default(),
             nodes: vec![None; count],
             sites: vec![SiteSeen::default(); terms.sites.len()],
+            shortfalls: Shortfalls::default(),
             terms,
         }
     }
@@ -147,6 +151,19 @@ impl Pool {
             self.nodes[index] = Some(NodeSeen { assign, open, link, limit });
         }
         self.fill_view(memory);
+        self.note_shortfalls(now);
+    }
+
+    fn note_shortfalls(&mut self, now: Duration) {
+        let all = self.tracks.iter().zip(0_u16..);
+        let nodes = all.filter_map(|(track, number)| {
+            let node = NodeId::new(number).ok()?;
+            let site = self.seen.assign(node).and_then(|assign| assign.site);
+            let site = site.filter(|_| !track.lost);
+            Some((node, NodeAt { site, alive: track.alive }))
+        });
+        let of = |site: &SiteView| (site.nodes, site.terms.guarantee.hard);
+        self.shortfalls.looked(now, nodes, self.view.sites.iter().map(of));
     }
 
     /// A node elsewhere whose agent does not answer does not move. It goes on as it was seen last,
@@ -222,10 +239,12 @@ impl Pool {
         for (index, &terms) in self.terms.sites.iter().enumerate() {
             let Ok(id) = SiteId::from_index(index) else { break };
             let (mut queued, mut others) = (0_u32, SiteSeen::default());
+            let mut service = ServiceSum::default();
             if let Some(home) = &memory.home {
                 for edge in self.live.iter() {
                     let demand = home.demand(edge, id);
                     queued = queued.saturating_add(demand.queued);
+                    service.add(home.service(edge, id));
                     if edge != self.edge {
                         others.others_demand += demand.total();
                         others.others_queued += u64::from(demand.queued);
@@ -234,8 +253,9 @@ impl Pool {
                 }
             }
             self.sites[index] = others;
-            let site =
-                SiteView { id, terms, queued, in_flight: 0, capacity: 0, nodes: 0, service_us: 0 };
+            let service_us = service.mean_us();
+            let (in_flight, capacity, nodes) = (0, 0, 0);
+            let site = SiteView { id, terms, queued, in_flight, capacity, nodes, service_us };
             self.view.sites.push(site);
         }
         self.view.sum_up();
@@ -248,6 +268,7 @@ impl Pool {
 
     pub(super) fn site_states(&self) -> Vec<SiteState> {
         let state = |site: &SiteView| SiteState {
+            below_hard: self.shortfalls.of(site.id.index()),
             id: site.id,
             terms: site.terms,
             nodes: site.nodes,
@@ -255,6 +276,7 @@ impl Pool {
             in_flight: site.in_flight,
             capacity: site.capacity,
             load: site.load(),
+            service_us: site.service_us,
         };
         self.view.sites.iter().map(state).collect()
     }

@@ -6,19 +6,20 @@ use super::dial::Claimant;
 use super::faults::Faults;
 use super::host::{FirstDispatch, Host};
 use super::line::{Line, Place};
-use super::monotonic;
 use super::pace::Pace;
 use super::pool::{Pool, Terms};
 use super::reach::Reach;
 use super::status::{LoopStatus, MoveLine};
 use super::stop_point;
+use super::swaps::Swaps;
+use super::{monotonic, nanos};
 use crate::protocol::{BadWord, Look, Looked, Machine, Op, Outcome, Reply, Task, Word};
 use crate::{Core, Input, Mode, MoveRecord, Options, RECORDS_MAX, Work};
 use policy::Policy;
 use pool_model::{NodeId, NodeTraits, SiteId};
 use remote_memory::Mirror;
 use shared_state::words::{Assign, Epoch, Lease};
-use shared_state::{EdgeDemand, EdgeRow, NodeRecord, SiteRecord};
+use shared_state::{EdgeDemand, EdgeRow, EdgeService, NodeRecord, SiteRecord};
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -109,7 +110,9 @@ pub struct Looper<H> {
     busy: Arc<AtomicBool>,
     stop: Arc<AtomicBool>,
     demand: Vec<EdgeDemand>,
+    service: Vec<EdgeService>,
     lines: VecDeque<MoveLine>,
+    swaps: Swaps,
     first: VecDeque<FirstDispatch>,
     records_seen: u64,
     rung: Duration,
@@ -182,7 +185,9 @@ impl<H: Host + 'static> Looper<H> {
             busy: Arc::default(),
             stop: Arc::default(),
             demand: Vec::new(),
+            service: Vec::new(),
             lines: VecDeque::new(),
+            swaps: Swaps::default(),
             first: VecDeque::new(),
             records_seen: 0,
             rung: Duration::ZERO,
@@ -339,12 +344,18 @@ impl<H: Host + 'static> Looper<H> {
     /// Tells the other edges that this one lives and what waits here; rings agents while busy.
     fn tell(&mut self) {
         self.host.demand(&mut self.demand);
+        self.host.service(monotonic(), &mut self.service);
         self.lease = self.lease.beaten();
         if let Some(home) = &self.reach.memory.home {
             let edge = self.options.core.edge;
             for (index, &demand) in self.demand.iter().enumerate() {
                 if let Ok(site) = SiteId::from_index(index) {
                     home.set_demand(edge, site, demand);
+                    home.set_service(
+                        edge,
+                        site,
+                        self.service.get(index).copied().unwrap_or_default(),
+                    );
                 }
             }
             let every = self.pace.every(self.busy.load(Ordering::Relaxed));
@@ -429,9 +440,9 @@ impl<H: Host + 'static> Looper<H> {
     }
 
     fn run_task(&mut self, mut task: Task, look_time: Duration, started: Duration) {
-        let reach = &mut self.reach;
+        let (reach, swaps) = (&mut self.reach, &mut self.swaps);
         let outcome = task.drive(|op| {
-            let reply = reach.perform(op);
+            let reply = swaps.perform(op, |op| reach.perform(op));
             stop_point::passed(&op, &reply);
             reply
         });
@@ -501,8 +512,10 @@ impl<H: Host + 'static> Looper<H> {
             if self.lines.len() >= RECORDS_MAX {
                 self.lines.pop_front();
             }
-            self.lines.push_back(MoveLine { record: *record, first_dispatch_ns: None });
+            let swapped_ns = self.swaps.of(record);
+            self.lines.push_back(MoveLine { record: *record, swapped_ns, first_dispatch_ns: None });
         }
+        self.swaps.clear();
         self.records_seen = records.total();
         for first in self.host.first_dispatches() {
             let FirstDispatch { node, version, at } = first;
@@ -653,10 +666,6 @@ fn done(is_done: bool) -> Answer {
         return Answer::Done;
     }
     Answer::Refused("the home's site record is not reached; try again when it is back".to_owned())
-}
-
-fn nanos(time: Duration) -> u64 {
-    u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
 }
 
 fn thread_cpu() -> Duration {

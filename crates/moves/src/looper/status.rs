@@ -1,6 +1,7 @@
 //! The pool as one edge sees it, for `status`, metrics and tests.
 
 use super::host::{FirstDispatch, Link};
+use super::shortfall::BelowHard;
 use crate::record::{Counters, MoveRecord};
 use pool_model::{EdgeId, NodeId, SiteId, SiteTerms};
 use shared_state::words::Phase;
@@ -24,6 +25,11 @@ pub struct SiteState {
     pub capacity: u32,
     /// The load.
     pub load: f64,
+    /// Mean time that its servers take for one request, in microseconds, as live edges measured it;
+    /// 0 where nothing was measured yet.
+    pub service_us: u32,
+    /// How long it was below its hard guarantee, as this edge saw it.
+    pub below_hard: BelowHard,
 }
 
 /// One node.
@@ -75,6 +81,9 @@ pub struct EdgeState {
 pub struct MoveLine {
     /// The attempt.
     pub record: MoveRecord,
+    /// Between which moments this edge's compare-and-swap gave the node to its new site,
+    /// nanoseconds of [`monotonic`](super::monotonic); none where it did not.
+    pub swapped_ns: Option<(u64, u64)>,
     /// When this edge sent the first request to the node under the new version, nanoseconds of
     /// [`monotonic`](super::monotonic).
     pub first_dispatch_ns: Option<u64>,

@@ -95,7 +95,10 @@ pub fn prepare_of<const FLAW: u8>(
     }
     let count = count::<FLAW>(seen, donor, word.epoch, node);
     if count.newer {
-        return Prepared::Bump(seen.bump_plan(donor));
+        return match Renew::plan(seen, donor) {
+            Some(renew) if seen.has_no_newest(donor) => Prepared::Renew(renew),
+            _ => Prepared::Bump(seen.bump_plan(donor)),
+        };
     }
     if assign.stamp != word.epoch || count.others < u32::from(floor.hard) {
         return match Renew::plan(seen, donor) {

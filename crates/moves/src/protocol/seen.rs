@@ -174,6 +174,16 @@ impl Seen {
         self.of_site(site).fold(start, |newest, (_, assign)| newest.newer(assign.stamp))
     }
 
+    /// Whether the stamps of a site's nodes stand all around the counter's circle, as noise in
+    /// its word may leave them: each is older than some other, so no bump is newer than all. Once
+    /// those older than the descriptor are renewed, the rest lies within half of the circle, where
+    /// one is the newest again.
+    #[must_use]
+    pub fn has_no_newest(&self, site: SiteId) -> bool {
+        let newest = self.newest(site);
+        self.of_site(site).any(|(_, assign)| assign.stamp.is_newer_than(newest))
+    }
+
     /// All readable nodes assigned to a site.
     pub fn of_site(&self, site: SiteId) -> impl Iterator<Item = (NodeId, Assign)> {
         let number = |index: usize| u16::try_from(index).ok().and_then(|n| NodeId::new(n).ok());

@@ -17,6 +17,7 @@ use lab::{Edge, Lab};
 use moves::looper::{Answer, Command, Link};
 use net::Weather;
 use random::Random;
+use shared_state::EdgeService;
 use shared_state::words::Assign;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
@@ -201,8 +202,14 @@ fn what_an_edge_has_in_flight_is_seen_by_the_others_and_its_agent_is_rung() {
     one.host.queue(1, 1);
     wait_for("the bell", || lab.nodes[1].wake_value() != bell);
     wait_for("the demand", || status(&other.handle.commander()).sites[0].queued == 1);
+    // Service times of both, weighed by what each served; of one alone when the other is gone.
+    *one.host.service.lock().unwrap() = EdgeService { served: 300, mean_us: 1_000 };
+    *other.host.service.lock().unwrap() = EdgeService { served: 100, mean_us: 5_000 };
+    let service = |edge: &Edge| status(&edge.handle.commander()).sites[0].service_us;
+    wait_for("the service time", || service(&one) == 2_000 && service(&other) == 2_000);
     // An edge that ends is struck out once its lease has expired, and its counts with it.
     one.handle.stop();
+    wait_for("the service time", || service(&other) == 5_000);
     wait_for("the lease", || lab.nodes[1].edges().iter().count() == 1);
     wait_for("the count", || status(&other.handle.commander()).nodes[1].in_flight == 0);
 }

@@ -6,7 +6,7 @@ use moves::looper::{
 use pool_model::{EdgeId, NodeId, SiteId};
 use shared_state::slot::{NodeSlot, SlotTaken};
 use shared_state::words::{Assign, Lease};
-use shared_state::{EdgeDemand, NodeRecord};
+use shared_state::{EdgeDemand, EdgeService, NodeRecord};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::thread::Thread;
@@ -31,6 +31,8 @@ pub(crate) struct Pretend {
     pub(crate) edge: u8,
     pub(crate) moved: Arc<Mutex<Vec<NodeId>>>,
     pub(crate) first: Vec<FirstDispatch>,
+    /// What it measured of the first site.
+    pub(crate) service: Arc<Mutex<EdgeService>>,
 }
 
 impl Pretend {
@@ -59,6 +61,11 @@ impl Host for Pretend {
             queued: queued.load(Ordering::SeqCst) as u32,
             in_flight: 0,
         }));
+    }
+
+    fn service(&mut self, _now: Duration, out: &mut Vec<EdgeService>) {
+        out.clear();
+        out.push(*self.service.lock().unwrap());
     }
 
     fn attached(&mut self, record: NodeRecord, expected: u64) -> Result<(), SlotTaken> {

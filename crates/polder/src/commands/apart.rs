@@ -50,7 +50,8 @@ fn run(
     part: impl FnOnce(&Settings) -> Result<Part, CommandError>,
 ) -> Result<Output, CommandError> {
     let file = settings_file(arguments.file.as_deref())?;
-    let checked = settings::load(&file, &arguments.overrides)?;
+    let text = settings::read_text(&file)?;
+    let checked = settings::check_text(&file, &text, &arguments.overrides)?;
     let warnings = checked.warnings.to_string();
     if !warnings.is_empty() {
         eprintln!("{warnings}");
@@ -59,6 +60,7 @@ fn run(
     let io = |doing, cause| CommandError::Io { doing, cause };
     let options = UpOptions {
         file: std::path::absolute(&file).map_err(|e| io("finding the settings file", e))?,
+        text,
         overrides: arguments.overrides.clone(),
         log_level: log_level.map(str::to_owned),
         program: std::env::current_exe().map_err(|e| io("finding this program", e))?,

@@ -3,6 +3,7 @@
 mod trace;
 
 pub use trace::TraceArguments;
+pub(super) use trace::{format_named, time_s};
 
 use super::interrupt::Interrupt;
 use super::{CommandError, Output};
@@ -27,10 +28,12 @@ Traces, recognised by their beginning or named by --format:
   requests  tab-separated, with a header that has time (seconds), url and perhaps bytes
   tokens    TIMESTAMP,ContextTokens,GeneratedTokens (Azure LLM inference)
   binary    records of 20 bytes (World Cup 1998)
+  ends      app,func,end_timestamp,duration (Azure Functions 2021)
   minutes   timestamp,num_request,size of each minute (World Cup 1998)
   rates     time_s,NAME,NAME...: requests of each interval, a column for each site
   counts    requests of each interval, separated by white space (NASA, Twitter)
-The first four leave as recorded; of the others each interval becomes a Poisson process of its
+  functions invocations of each minute, a line for each function (Azure Functions 2019)
+The first five leave as recorded; of the others each interval becomes a Poisson process of its
 rate. All requests are GET.
 
 Examples:

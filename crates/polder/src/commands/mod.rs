@@ -10,6 +10,9 @@ mod interrupt;
 mod load;
 mod paper;
 mod pool;
+mod shares;
+mod simulate;
+mod site;
 mod status;
 mod stub;
 mod up;
@@ -29,6 +32,7 @@ use std::path::{Path, PathBuf};
 pub use load::{Burst, Constant, LoadArguments, Shape, Target, TraceArguments};
 pub use paper::{CompletionsArguments, ManArguments};
 pub use pool::{control_socket, find_pool};
+pub use simulate::{NodeRange, PoolShape, SimulateArguments, Window};
 pub use stub::StubArguments;
 
 /// The settings file that is taken when none is named.
@@ -146,11 +150,13 @@ pub fn run(cli: &Cli) -> Result<Output, CommandError> {
         Command::Undrain(arguments) => admin::undrain(arguments),
         Command::Pause(arguments) => admin::pause(arguments),
         Command::Resume(arguments) => admin::resume(arguments),
+        Command::Site(arguments) => site::run(arguments, style),
         Command::Reload(arguments) => change::reload(arguments),
         Command::Upgrade(arguments) => change::upgrade(arguments),
         Command::Demo(arguments) => demo::run(arguments, style),
         Command::Load(arguments) => load::run(arguments, Style::of_stderr(cli.color)),
         Command::Stub(arguments) => stub::run(arguments),
+        Command::Simulate(arguments) => simulate::run(arguments, Style::of_stderr(cli.color)),
         Command::Completions(arguments) => paper::completions(arguments),
         Command::Man(arguments) => paper::man(arguments),
     }

@@ -17,7 +17,8 @@ pub use server::{BindError, Handler, Server};
 pub use wire::{
     Code, Done, FirstDispatch, MOVES_MAX, MoveArguments, MovesArguments, NodeArguments,
     PROTOCOL_VERSION, REQUEST_MAX_BYTES, RESPONSE_MAX_BYTES, Refusal, ReloadArguments, Request,
-    Response, UpdateArguments, UpgradeArguments,
+    Response, SetSiteArguments, SiteSet, SiteSettings, SitesArguments, UpdateArguments,
+    UpgradeArguments,
 };
 
 #[cfg(test)]

@@ -6,10 +6,11 @@
 //! {"version":1,"error":{"code":"unknown_request","text":"..."}}
 //! ```
 
-use crate::settings::{did_you_mean, one_of};
+use crate::settings::{KeyChange, did_you_mean, one_of};
 use crate::status::{MoveRecord, StatusReport};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 /// The version of the protocol. A peer with another one is told so.
@@ -48,6 +49,10 @@ pub enum Request {
     Stop,
     /// Read the settings again and change what differs.
     Reload(ReloadArguments),
+    /// The settings in force of one site, or of all.
+    Sites(SitesArguments),
+    /// Set keys of one site until the next reload.
+    SetSite(SetSiteArguments),
     /// Let another program take the place of the parent and of its children, without an end.
     Upgrade(UpgradeArguments),
     /// To an edge: go on under the settings in the parent's copy.
@@ -64,6 +69,31 @@ pub struct ReloadArguments {
     /// Only say what would change.
     #[serde(default)]
     pub dry_run: bool,
+}
+
+/// Arguments of [`Request::Sites`].
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct SitesArguments {
+    /// The site's name; all without it.
+    #[serde(default)]
+    pub site: Option<String>,
+}
+
+/// Arguments of [`Request::SetSite`].
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct SetSiteArguments {
+    /// The site's name.
+    pub site: String,
+    /// `KEY=VALUE` each; `KEY=` takes back what was set.
+    pub keys: Vec<String>,
+    /// Only say what would change.
+    #[serde(default)]
+    pub dry_run: bool,
+    /// Write them into the settings file too.
+    #[serde(default)]
+    pub save: bool,
 }
 
 /// Arguments of [`Request::Upgrade`].
@@ -116,7 +146,7 @@ pub struct NodeArguments {
 }
 
 /// The names of all requests.
-pub(super) const REQUESTS: [&str; 12] = [
+pub(super) const REQUESTS: [&str; 14] = [
     "status",
     "moves",
     "first_dispatches",
@@ -127,6 +157,8 @@ pub(super) const REQUESTS: [&str; 12] = [
     "resume",
     "stop",
     "reload",
+    "sites",
+    "set_site",
     "upgrade",
     "update",
 ];
@@ -141,6 +173,10 @@ pub enum Response {
     Moves(Vec<MoveRecord>),
     /// To [`Request::FirstDispatches`].
     FirstDispatches(Vec<FirstDispatch>),
+    /// To [`Request::Sites`].
+    Sites(Vec<SiteSettings>),
+    /// To [`Request::SetSite`].
+    SiteSet(SiteSet),
     /// To the others: it is done, and what that means in words.
     Done(Done),
 }
@@ -152,6 +188,31 @@ pub struct FirstDispatch {
     pub node: String,
     /// When, nanoseconds of the machine's monotonic clock.
     pub at_ns: u64,
+}
+
+/// The settings in force of one site.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct SiteSettings {
+    /// The site's name.
+    pub name: String,
+    /// All keys, with every default filled in.
+    pub keys: BTreeMap<String, Value>,
+    /// Those that differ from the file.
+    pub differs: Vec<KeyChange>,
+}
+
+/// What setting keys of a site came to.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SiteSet {
+    /// What differs now.
+    pub changes: Vec<KeyChange>,
+    /// Whether it holds in all edges, and the site has the nodes that it is promised.
+    pub holds: bool,
+    /// The file that says so too.
+    #[serde(default)]
+    pub saved: Option<PathBuf>,
+    /// In words.
+    pub text: String,
 }
 
 /// What was done.
@@ -317,6 +378,13 @@ mod tests {
             Request::Resume,
             Request::Stop,
             Request::Reload(ReloadArguments { file: Some("/x".into()), dry_run: true }),
+            Request::Sites(SitesArguments { site: Some("shop".into()) }),
+            Request::SetSite(SetSiteArguments {
+                site: "shop".into(),
+                keys: vec!["max=3".into()],
+                dry_run: true,
+                save: false,
+            }),
             Request::Upgrade(UpgradeArguments::default()),
             Request::Update(UpdateArguments {
                 file: "/x".into(),
@@ -342,10 +410,23 @@ mod tests {
 
     #[test]
     fn responses_go_there_and_back() {
+        let change =
+            KeyChange { site: "shop".into(), key: "max".into(), from: None, to: Some("3".into()) };
         let outcomes = [
             Ok(Response::Status(Box::new(example()))),
             Ok(Response::Moves(Vec::new())),
             Ok(Response::FirstDispatches(vec![FirstDispatch { node: "n1".into(), at_ns: 7 }])),
+            Ok(Response::Sites(vec![SiteSettings {
+                name: "shop".into(),
+                keys: BTreeMap::from([("hosts".to_owned(), serde_json::json!(["a", "b"]))]),
+                differs: vec![change.clone()],
+            }])),
+            Ok(Response::SiteSet(SiteSet {
+                changes: vec![change],
+                holds: true,
+                saved: None,
+                text: "done".into(),
+            })),
             Ok(Response::done("n1 serves shop")),
             Err(Refusal::new(Code::NotFound, "no node n9")),
         ];

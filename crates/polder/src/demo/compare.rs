@@ -155,6 +155,7 @@ mod tests {
             decided_ns: effect_ns,
             effect_ns,
             first_dispatch_ns: None,
+            ..MoveRecord::default()
         }
     }
 

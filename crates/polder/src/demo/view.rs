@@ -311,6 +311,7 @@ A load above 1 for 2 ms moves a node; each site always keeps one node.";
             decided_ns: 0,
             effect_ns: 1_000_000_000,
             first_dispatch_ns: None,
+            ..MoveRecord::default()
         };
         let view = MoveView::of(&told, 3_500_000_000);
         assert_eq!((view.from.as_str(), view.why.as_str()), ("(free)", "load of shop 1.50"));

@@ -52,6 +52,22 @@ macro_rules! sites {
     };
 }
 
+/// A value for each admission class of each site.
+macro_rules! classes {
+    ($class:ident => $value:expr) => {
+        |report| {
+            let of = |site: &crate::status::SiteStatus| -> Vec<Sample> {
+                let sample = |$class: &crate::status::ClassStatus| Sample {
+                    labels: vec![("site", site.name.clone()), ("class", $class.name.clone())],
+                    value: $value,
+                };
+                site.classes.iter().map(sample).collect()
+            };
+            report.sites.iter().flat_map(of).collect()
+        }
+    };
+}
+
 /// A value for each node.
 macro_rules! nodes {
     ($node:ident => $value:expr) => {
@@ -90,6 +106,18 @@ fn node_sites(report: &StatusReport) -> Vec<Sample> {
     served.collect()
 }
 
+fn below_hard(report: &StatusReport) -> Vec<Sample> {
+    let causes = |site: &crate::status::SiteStatus| {
+        let (name, below) = (site.name.clone(), &site.terms.below_hard);
+        let all = [("unmet", below.unmet_s), ("node", below.node_s), ("move", below.move_s)];
+        all.map(|(cause, value)| Sample {
+            labels: vec![("site", name.clone()), ("cause", cause.to_owned())],
+            value,
+        })
+    };
+    report.sites.iter().flat_map(causes).collect()
+}
+
 const FAMILIES: &[Family] = &[
     gauge("polder_uptime_seconds", "Time since the pool started.", |report| {
         one(report.pool.uptime_s as f64)
@@ -102,6 +130,63 @@ const FAMILIES: &[Family] = &[
     }),
     gauge("polder_site_nodes", "Nodes that serve the site.", sites!(site => site.nodes.into())),
     gauge("polder_site_hard_nodes", "Nodes that no move takes.", sites!(site => site.hard.into())),
+    gauge(
+        "polder_site_soft_nodes",
+        "Nodes that the site gets back when it is loaded.",
+        sites!(site => site.terms.soft.into()),
+    ),
+    gauge(
+        "polder_site_max_nodes",
+        "Nodes beyond which the site takes no more; none without a bound.",
+        |report| {
+            let sample = |site: &crate::status::SiteStatus| {
+                let labels = vec![("site", site.name.clone())];
+                Some(Sample { labels, value: site.max?.into() })
+            };
+            report.sites.iter().filter_map(sample).collect()
+        },
+    ),
+    gauge(
+        "polder_site_priority",
+        "Importance of the site; the larger goes first.",
+        sites!(site => site.terms.priority.into()),
+    ),
+    gauge(
+        "polder_site_hard_met",
+        "1 while the site has the nodes that no move takes.",
+        sites!(site => f64::from(u8::from(site.terms.hard_met))),
+    ),
+    gauge(
+        "polder_site_soft_met",
+        "1 while the site has as many nodes as it gets back when it is loaded.",
+        sites!(site => f64::from(u8::from(site.terms.soft_met))),
+    ),
+    counter(
+        "polder_site_below_hard_seconds",
+        "Time below the hard guarantee, by cause: unmet yet, nodes that died, or moves.",
+        below_hard,
+    ),
+    gauge(
+        "polder_site_objective_seconds",
+        "Time within which the site promises 99 of 100 responses; none without a promise.",
+        |report| {
+            let sample = |site: &crate::status::SiteStatus| {
+                let labels = vec![("site", site.name.clone())];
+                Some(Sample { labels, value: f64::from(site.terms.p99_ms?) / 1e3 })
+            };
+            report.sites.iter().filter_map(sample).collect()
+        },
+    ),
+    counter(
+        "polder_site_slower_requests",
+        "Requests that took longer than the site's objective.",
+        sites!(site => site.terms.slower as f64),
+    ),
+    gauge(
+        "polder_site_service_seconds",
+        "Mean time that the site's servers take for one request, of late.",
+        sites!(site => site.terms.service_ms.map_or(f64::NAN, |ms| ms / 1e3)),
+    ),
     gauge(
         "polder_site_load_ratio",
         "Requests in flight and queued, over what the site's nodes take at once.",
@@ -164,6 +249,21 @@ const FAMILIES: &[Family] = &[
         "Sticky requests that went elsewhere: their server was gone, or full for too long.",
         sites!(site => site.traffic.sticky_anew as f64),
     ),
+    counter(
+        "polder_class_requests",
+        "Requests of an admission class.",
+        classes!(class => class.requests as f64),
+    ),
+    counter(
+        "polder_class_shed_requests",
+        "Requests of an admission class that were refused for want of room.",
+        classes!(class => class.shed as f64),
+    ),
+    gauge(
+        "polder_class_queued_requests",
+        "Requests of an admission class that wait.",
+        classes!(class => class.queued as f64),
+    ),
     gauge("polder_node_site", "1 for the site that the node serves.", node_sites),
     gauge(
         "polder_node_in_flight_requests",
@@ -174,6 +274,11 @@ const FAMILIES: &[Family] = &[
         "polder_node_upgraded_connections",
         "Upgraded connections to the node's servers; they are not in flight.",
         nodes!(node => node.upgraded as f64),
+    ),
+    gauge(
+        "polder_node_capacity_ratio",
+        "How much the node serves in a given time; a usual node is 1.",
+        nodes!(node => f64::from(node.traits.capacity_pct) / 1e2),
     ),
     counter(
         "polder_node_restarts",
@@ -280,10 +385,24 @@ mod tests {
 
     #[test]
     fn the_report_is_in_the_metrics() {
-        let text = text(example());
+        let mut report = example();
+        report.sites[1].classes = vec![crate::status::ClassStatus {
+            name: "gold".into(),
+            requests: 70,
+            shed: 9,
+            queued: 2,
+        }];
+        let text = text(report);
         for line in [
+            "polder_class_shed_requests_total{site=\"blog\",class=\"gold\"} 9.0",
             "polder_site_nodes{site=\"shop\"} 1.0",
             "polder_site_requests_total{site=\"blog\"} 5000.0",
+            "polder_site_soft_nodes{site=\"shop\"} 1.0",
+            "polder_site_max_nodes{site=\"shop\"} 4.0",
+            "polder_site_soft_met{site=\"shop\"} 1.0",
+            "polder_site_below_hard_seconds_total{site=\"shop\",cause=\"move\"} 0.0",
+            "polder_site_slower_requests_total{site=\"shop\"} 0.0",
+            "polder_node_capacity_ratio{node=\"n1\"} 1.0",
             "polder_node_site{node=\"n2\",site=\"blog\"} 1.0",
             "polder_edge_look_interval_seconds{edge=\"0\"} 0.001",
             "polder_node_upgraded_connections{node=\"n2\"} 3.0",

@@ -49,8 +49,7 @@ pub struct ChildArguments {
 
 impl ChildArguments {
     fn load(&self) -> anyhow::Result<settings::Settings> {
-        let checked = settings::load(&self.file, &[])?;
-        Ok(checked.settings)
+        Ok(settings::load_running(&self.file)?)
     }
 }
 

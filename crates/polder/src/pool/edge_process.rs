@@ -117,8 +117,7 @@ impl EdgeControl {
     fn update(&self, arguments: &UpdateArguments) -> Result<Response, Refusal> {
         let refused = |error: String| Refusal::new(Code::Refused, error);
         let file = &arguments.file;
-        let checked = settings::load(file, &[]).map_err(|error| refused(error.to_string()))?;
-        let settings = checked.settings;
+        let settings = settings::load_running(file).map_err(|error| refused(error.to_string()))?;
         let parts = self.parts(&settings, arguments).map_err(|e| refused(format!("{e:#}")))?;
         let Parts { edge: options, dispatch, update } = parts;
         if let (Some(edge), Some(options)) = (&*self.edge.borrow(), options) {
@@ -160,7 +159,9 @@ impl EdgeControl {
             Request::Status => {
                 let status = self.status(u64::MAX)?;
                 let (counters, balance) = (self.counters.snapshot(), self.dispatch.counts());
-                let report = self.reporter.borrow().report(&status, &counters, &balance);
+                let classes = self.dispatch.class_counts();
+                let reporter = self.reporter.borrow();
+                let report = reporter.report(&status, &counters, &balance, &classes);
                 Ok(Response::Status(Box::new(report)))
             }
             Request::Moves(arguments) => {
@@ -175,6 +176,7 @@ impl EdgeControl {
             }
             Request::Move(arguments) => {
                 let (node, to) = (self.node(&arguments.node)?, self.site(&arguments.site)?);
+                self.check_fit(node, to)?;
                 let record = self.move_node(node, Some(to))?;
                 let (node, site) = (&arguments.node, &arguments.site);
                 moved(&record, &format!("{node} serves {site}"))
@@ -194,7 +196,11 @@ impl EdgeControl {
                 Ok(Response::done("nodes move again"))
             }
             Request::Update(arguments) => self.update(arguments),
-            Request::Stop | Request::Reload(_) | Request::Upgrade(_) => {
+            Request::Stop
+            | Request::Reload(_)
+            | Request::Sites(_)
+            | Request::SetSite(_)
+            | Request::Upgrade(_) => {
                 Err(Refusal::new(Code::Refused, "that is a matter of the parent process"))
             }
         }
@@ -208,6 +214,24 @@ impl EdgeControl {
     fn site(&self, name: &str) -> Result<SiteId, Refusal> {
         let found = self.settings.borrow().site(name).map(|(id, _)| id);
         found.ok_or_else(|| Refusal::new(Code::NotFound, format!("there is no site {name:?}")))
+    }
+
+    /// Refuses to give a node to a site that it can't serve.
+    fn check_fit(&self, node: NodeId, site: SiteId) -> Result<(), Refusal> {
+        let settings = self.settings.borrow();
+        let (node, site) = (&settings.nodes[node.index()], &settings.sites[site.index()]);
+        if site.terms.fitness_pct(node.traits) > 0 {
+            return Ok(());
+        }
+        let classes: Vec<&str> = settings.class_names(site.terms.wants).collect();
+        let text = format!(
+            "{} can't serve {}, which needs classes {}; `unfit_pct` of the site says what other \
+             nodes do for it",
+            node.name,
+            site.name,
+            classes.join(", ")
+        );
+        Err(Refusal::new(Code::Refused, text))
     }
 
     fn ask(&self, command: Command) -> Result<Answer, Refusal> {

@@ -4,8 +4,9 @@
 //! and for each agent, starts those again that die, and answers commands. The children are this
 //! same program with a hidden sub-command ([`child`]). Nodes whose servers are only addresses have
 //! no agent of their own: the parent holds their records ([`parent`]), and the sockets that clients
-//! reach ([`sockets`]). Settings change in place ([`reload`]), and so does the program
-//! ([`upgrade`]). [`apart`] runs one role alone, where the others are on other machines.
+//! reach ([`sockets`]). Settings change in place ([`reload`]; for one site [`site_set`]), and so
+//! does the program ([`upgrade`]). [`apart`] runs one role alone, where the others are on other
+//! machines.
 
 mod agent_process;
 pub mod apart;
@@ -14,6 +15,7 @@ pub mod child;
 mod children;
 mod descriptors;
 mod edge_process;
+mod guarantee;
 mod options;
 mod parcel;
 mod parent;
@@ -21,7 +23,11 @@ mod places;
 mod process;
 mod reload;
 mod report;
+mod save;
+mod site_set;
 mod sockets;
 mod sticky;
 pub mod up;
 mod upgrade;
+
+pub(crate) use options::policy;

@@ -1,14 +1,12 @@
 //! Settings become the plain options of each crate.
 
 use super::descriptors::connections_max;
-use crate::settings::{
-    self, Check, Edge, Forwarded, Mode, PolicyName, Servers, Settings, Site, Start,
-};
+use crate::settings::{self, Check, Edge, Forwarded, Mode, Servers, Settings, Site, Start};
 use edge::dispatch::{DispatchOptions, HealthOptions, SiteRules};
 use edge::{ClientCertificate, ForwardedTrust, LogOptions, SiteOptions, SiteTls};
 use moves::Timing;
 use moves::looper::{LooperOptions, Place};
-use policy::{Policy, Reconf, Rigid, Thresholds, ThresholdsError};
+use policy::{Policy, Thresholds, ThresholdsError};
 use pool_model::{EdgeId, IdOutOfRange, NodeId, SiteId};
 use shared_state::words::{Assign, Epoch};
 use std::path::{Path, PathBuf};
@@ -55,14 +53,9 @@ fn site_id(index: usize) -> Result<SiteId, IdOutOfRange> {
 }
 
 /// Who decides.
-pub(super) fn policy(settings: &Settings) -> Result<Box<dyn Policy>, ThresholdsError> {
+pub(crate) fn policy(settings: &Settings) -> Result<Box<dyn Policy>, ThresholdsError> {
     let pool = &settings.pool;
-    Ok(match pool.policy {
-        PolicyName::Rigid => Box::new(Rigid),
-        PolicyName::Reconf => {
-            Box::new(Reconf::new(Thresholds::new(pool.high_load, pool.light_load)?))
-        }
-    })
+    Ok(pool.policy.build(Thresholds::new(pool.high_load, pool.light_load)?))
 }
 
 /// Threads of an edge that carry requests.
@@ -90,6 +83,8 @@ pub(super) fn edge(
             proxy_protocol_out: site.proxy_protocol_out,
             sticky,
             rate: site.rate,
+            admission: site.admission.clone(),
+            objective: site.terms.objective.map(|told| Duration::from_micros(told.p99_us.into())),
         });
     }
     let default_site = http.default_site.as_deref();
@@ -176,6 +171,12 @@ pub(super) fn dispatch(
             queue_timeout: ms(site.queue_timeout_ms),
             slow_start: ms(site.slow_start_ms),
             stick_wait: ms(site.sticky.as_ref().map_or(0, |sticky| sticky.wait_ms)),
+            // The reader keeps it below `CLASSES_MAX`.
+            classes: u8::try_from(site.admission.len() + 1).unwrap_or(u8::MAX),
+            objective: site
+                .terms
+                .objective
+                .map(|objective| Duration::from_micros(objective.p99_us.into())),
         });
     }
     let health = HealthOptions {

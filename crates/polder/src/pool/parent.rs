@@ -13,7 +13,7 @@ use crate::control::Server;
 use crate::handed;
 use crate::metrics::MetricsServer;
 use crate::runtime_dir::{Base, CONTROL_SOCKET, RuntimeDir};
-use crate::settings::{Node, Servers, Settings};
+use crate::settings::{Live, Node, Servers, Settings};
 use crate::status::ChangeStatus;
 use anyhow::Context as _;
 use moves::looper::monotonic;
@@ -41,6 +41,9 @@ pub(super) const SETTINGS_COPY: &str = "settings.toml";
 pub struct UpOptions {
     /// The settings file; absolute.
     pub file: PathBuf,
+    /// What it said when it was read last: keys that are set meanwhile go over that, not over
+    /// what somebody is editing.
+    pub text: String,
     /// What was set on the command line.
     pub overrides: Vec<String>,
     /// What children log, if the command line says.
@@ -74,6 +77,8 @@ pub(super) struct Parent {
     pub(super) folder: RuntimeDir,
     /// Where the settings come from, for the next reload.
     pub(super) source: RefCell<UpOptions>,
+    /// What was set since, until the next reload.
+    pub(super) live: RefCell<Live>,
     pub(super) family: Rc<RefCell<Family>>,
     pub(super) sockets: Rc<RefCell<Sockets>>,
     pub(super) home: Home,
@@ -125,6 +130,7 @@ impl Parent {
         let parent = Rc::new(Self {
             folder,
             source: RefCell::new(source.clone()),
+            live: RefCell::default(),
             family: Rc::new(RefCell::new(family)),
             sockets: Rc::new(RefCell::new(sockets)),
             home,

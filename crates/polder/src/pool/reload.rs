@@ -18,17 +18,18 @@ use crate::control::{
     Code, NodeArguments, Refusal, ReloadArguments, Request, Response, UpdateArguments,
 };
 use crate::handed;
-use crate::settings::{self, Change, Settings, SettingsError};
+use crate::settings::{self, Change, Live, Settings, SettingsError};
 use crate::status::{ChangeStatus, NodeState};
 use pool_model::{EdgeId, NodeId};
 use std::fmt::Write as _;
+use std::path::PathBuf;
 use std::rc::Rc;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 /// The next copy of the settings, until all edges have agreed to it.
 const SETTINGS_NEXT: &str = "settings.next.toml";
 /// How long whoever asks for a reload waits for its end; replacing edges may take longer.
-const ANSWER_WITHIN: Duration = Duration::from_secs(15);
+pub(super) const ANSWER_WITHIN: Duration = Duration::from_secs(15);
 /// How long an edge that takes over may need until it serves: it finds its regions within
 /// milliseconds, on a busy machine within seconds.
 const SERVES_WITHIN: Duration = Duration::from_secs(20);
@@ -39,10 +40,19 @@ const POLL: Duration = Duration::from_millis(10);
 /// How long an agent may take to be there again.
 const AGENT_WITHIN: Duration = Duration::from_secs(10);
 
-/// What a reload is going to do.
-struct Plan {
-    new: Rc<Settings>,
-    lines: Vec<String>,
+/// Where the next settings come from.
+pub(super) enum Origin {
+    /// A file, as it was read; what was set before is forgotten.
+    File { file: PathBuf, text: String },
+    /// What the file said, and these keys over it.
+    Set(Live),
+}
+
+/// What a change is going to do.
+pub(super) struct Plan {
+    pub(super) new: Rc<Settings>,
+    origin: Origin,
+    pub(super) lines: Vec<String>,
     /// Places whose edge is replaced.
     replaced: Vec<usize>,
     /// Nodes whose agent is.
@@ -68,7 +78,7 @@ impl Parent {
         arguments: ReloadArguments,
     ) -> Result<Response, Refusal> {
         if arguments.dry_run {
-            let (plan, _) = parent.plan(&arguments)?;
+            let plan = parent.plan_reload(&arguments)?;
             return Ok(Response::done(plan.text(&parent.settings())));
         }
         parent.begin("reload")?;
@@ -124,17 +134,24 @@ impl Parent {
     }
 
     async fn reload(&self, arguments: &ReloadArguments) -> Result<String, Refusal> {
-        let (plan, file) = self.plan(arguments)?;
+        let plan = self.plan_reload(arguments)?;
         let old = self.settings();
         self.agree(&plan).await?;
-        self.commit(&plan, &old);
-        self.source.borrow_mut().file = file;
         self.reloads.set(self.reloads.get().wrapping_add(1));
-        let late = self.update_edges(&plan).await;
+        self.carry_out(&plan, &old).await?;
+        let kept = self.guarantees_hold(&old, &plan.new).await;
+        Ok(format!("{}{}", plan.text(&old), kept.text()))
+    }
+
+    /// Makes the change that all edges have agreed to. It is made when this comes back; only
+    /// processes that are to be replaced may not be.
+    pub(super) async fn carry_out(&self, plan: &Plan, old: &Settings) -> Result<(), Refusal> {
+        self.commit(plan, old);
+        let late = self.update_edges(plan).await;
         for &node in &plan.agents {
             self.renew_agent(node).await.map_err(|error| internal(format!("{error:#}")))?;
         }
-        let gone = self.nodes_go(&plan, &old).await;
+        let gone = self.nodes_go(plan, old).await;
         for number in old.nodes.len()..plan.new.nodes.len() {
             let started = node_id(number).map(|node| self.start_agent(node, None));
             started.transpose().map_err(|error| internal(format!("{error:#}")))?;
@@ -145,35 +162,36 @@ impl Parent {
         self.settle_edges().await?;
         self.agents_go(gone).await;
         self.sockets.borrow_mut().retain(&plan.new);
-        Ok(plan.text(&old))
+        Ok(())
     }
 
     /// Reads the file and finds out what to do. Nothing has changed afterwards.
-    fn plan(&self, arguments: &ReloadArguments) -> Result<(Plan, std::path::PathBuf), Refusal> {
+    fn plan_reload(&self, arguments: &ReloadArguments) -> Result<Plan, Refusal> {
         let source = self.source.borrow();
         let file = arguments.file.clone().unwrap_or_else(|| source.file.clone());
-        let checked = settings::load(&file, &source.overrides).map_err(|error| {
-            let text = match &error {
-                SettingsError::Wrong { .. } => format!("{error}\nnothing has changed"),
-                _ => format!("{error}; nothing has changed"),
-            };
-            Refusal::new(Code::Settings, text)
-        })?;
+        let text = settings::read_text(&file).map_err(|error| unusable(&error))?;
+        let checked = settings::check_text(&file, &text, &source.overrides);
+        let new = checked.map_err(|error| unusable(&error))?.settings;
+        self.plan(new, Origin::File { file, text })
+    }
+
+    /// Finds out how to get to these settings.
+    pub(super) fn plan(&self, new: Settings, origin: Origin) -> Result<Plan, Refusal> {
         let old = self.settings();
-        let new = settings::arranged(&old, checked.settings);
+        let new = settings::arranged(&old, new);
         let changes = settings::changes(&old, &new).map_err(|refused| {
             Refusal::new(Code::Refused, format!("{}; nothing has changed", refused.join(";\n")))
         })?;
         let nodes = (0..old.nodes.len().min(new.nodes.len())).filter_map(node_id);
         let agents = nodes.filter(|&node| settings::concerns_agent(&old, &new, node)).collect();
-        let plan = Plan {
+        Ok(Plan {
             lines: settings::differences(&old, &new),
             replaced: self.replaced(&changes, &new),
             agents,
             has_other_nodes: old.nodes.len() != new.nodes.len(),
             new: Rc::new(new),
-        };
-        Ok((plan, file))
+            origin,
+        })
     }
 
     /// Edges that can't go on as they are.
@@ -198,7 +216,7 @@ impl Parent {
     }
 
     /// A yes of each edge, and sockets for all; else nothing has changed.
-    async fn agree(&self, plan: &Plan) -> Result<(), Refusal> {
+    pub(super) async fn agree(&self, plan: &Plan) -> Result<(), Refusal> {
         let next = self.path(SETTINGS_NEXT);
         let written = write_private(&next, &plan.new.to_toml());
         written.map_err(|error| internal(format!("{error:#}")))?;
@@ -244,6 +262,15 @@ impl Parent {
             family.version = family.version.wrapping_add(1);
         }
         family.settings = Rc::clone(&plan.new);
+        match &plan.origin {
+            Origin::File { file, text } => {
+                let mut source = self.source.borrow_mut();
+                source.file.clone_from(file);
+                source.text.clone_from(text);
+                self.live.take();
+            }
+            Origin::Set(live) => drop(self.live.replace(live.clone())),
+        }
         self.home.record.set_settings_hash(after.0);
     }
 
@@ -445,7 +472,7 @@ impl Plan {
     }
 
     /// What it does, in words.
-    fn text(&self, old: &Settings) -> String {
+    pub(super) fn text(&self, old: &Settings) -> String {
         if self.lines.is_empty() && self.replaced.is_empty() {
             return "the settings are the same".to_owned();
         }
@@ -480,6 +507,15 @@ fn s<T>(of: &[T]) -> &'static str {
 
 fn node_id(number: usize) -> Option<NodeId> {
     NodeId::new(u16::try_from(number).ok()?).ok()
+}
+
+/// Settings that can't be used, as an answer.
+pub(super) fn unusable(error: &SettingsError) -> Refusal {
+    let text = match error {
+        SettingsError::Wrong { .. } => format!("{error}\nnothing has changed"),
+        _ => format!("{error}; nothing has changed"),
+    };
+    Refusal::new(Code::Settings, text)
 }
 
 fn internal(text: String) -> Refusal {

@@ -2,16 +2,16 @@
 //! of `status`.
 
 use crate::control::FirstDispatch;
-use crate::settings::{Settings, SettingsHash};
+use crate::settings::{Settings, SettingsHash, Site};
 use crate::status::{
-    EdgeStatus, MoveRecord, NodeState, NodeStatus, PoolStatus, REPORT_VERSION, SiteStatus,
-    StatusReport, TrafficStatus, Warning,
+    BelowHardStatus, ClassStatus, EdgeStatus, MoveRecord, NodeState, NodeStatus, PoolStatus,
+    REPORT_VERSION, SiteStatus, StatusReport, TermsStatus, TrafficStatus, TraitsStatus, Warning,
 };
-use edge::dispatch::SiteCounts;
+use edge::dispatch::{ClassCounts, SiteCounts};
 use edge::{Reason, SiteSnapshot, Snapshot};
 use moves::Ending;
-use moves::looper::{Link, LoopStatus, MoveLine, monotonic};
-use pool_model::{EdgeId, NodeId, SiteId};
+use moves::looper::{Cause, Link, LoopStatus, MoveLine, SiteState, monotonic};
+use pool_model::{Classes, EdgeId, NodeId, SiteId};
 use shared_state::Service;
 use shared_state::words::Phase;
 use std::collections::VecDeque;
@@ -77,11 +77,12 @@ impl Reporter {
         pool: &LoopStatus,
         counters: &Snapshot,
         balance: &[SiteCounts],
+        classes: &[Vec<ClassCounts>],
     ) -> StatusReport {
         StatusReport {
             version: REPORT_VERSION,
             pool: self.pool(pool),
-            sites: self.sites(pool, counters, balance),
+            sites: self.sites(pool, counters, balance, classes),
             nodes: self.nodes(pool, counters),
             edges: vec![self.edge(pool, counters)],
             warnings: self.warnings(pool, balance),
@@ -108,6 +109,7 @@ impl Reporter {
         pool: &LoopStatus,
         counters: &Snapshot,
         balance: &[SiteCounts],
+        classes: &[Vec<ClassCounts>],
     ) -> Vec<SiteStatus> {
         let mut told = Vec::new();
         for (index, site) in self.settings.sites.iter().enumerate() {
@@ -116,7 +118,8 @@ impl Reporter {
             let guarantee = site.terms.guarantee;
             let count = own.map_or(0, answered);
             let refused = own.map_or(0, |own| {
-                own.refused(Reason::QueueFull) + own.refused(Reason::QueueTimeout)
+                let reasons = [Reason::QueueFull, Reason::QueueTimeout, Reason::Shed];
+                reasons.map(|reason| own.refused(reason)).iter().sum()
             });
             let load = seen.filter(|seen| seen.capacity > 0).map(|seen| seen.load);
             told.push(SiteStatus {
@@ -132,9 +135,46 @@ impl Reporter {
                 failed: own.map_or(0, |own| own.requests[5].saturating_sub(refused)),
                 refused,
                 traffic: traffic(own, balance.get(index)),
+                classes: class_statuses(&site.admission, classes.get(index)),
+                terms: self.terms(site, seen, own),
             });
         }
         told
+    }
+
+    fn terms(
+        &self,
+        site: &Site,
+        seen: Option<&SiteState>,
+        own: Option<&SiteSnapshot>,
+    ) -> TermsStatus {
+        let terms = &site.terms;
+        let (hard, soft) = (terms.guarantee.hard, terms.guarantee.soft);
+        let has = |nodes| seen.is_some_and(|seen| seen.nodes >= nodes);
+        let below = seen.map(|seen| seen.below_hard).unwrap_or_default();
+        let seconds = |cause| below.by(cause).as_secs_f64();
+        let service_us = seen.map_or(0, |seen| seen.service_us);
+        TermsStatus {
+            priority: terms.priority.0,
+            soft: soft.into(),
+            hard_met: has(hard),
+            soft_met: has(soft),
+            below_hard: BelowHardStatus {
+                now: below.now.map(|cause| cause.name().to_owned()),
+                unmet_s: seconds(Cause::Unmet),
+                node_s: seconds(Cause::Node),
+                move_s: seconds(Cause::Move),
+            },
+            p99_ms: terms.objective.map(|objective| objective.p99_us / 1_000),
+            slower: own.map_or(0, |own| own.slower),
+            service_ms: (service_us > 0).then(|| f64::from(service_us) / 1e3),
+            classes: self.class_names(terms.wants),
+            unfit_pct: terms.unfit_pct,
+        }
+    }
+
+    fn class_names(&self, classes: Classes) -> Vec<String> {
+        self.settings.class_names(classes).map(str::to_owned).collect()
     }
 
     fn site_name(&self, site: SiteId) -> String {
@@ -153,6 +193,7 @@ impl Reporter {
             told.push(NodeStatus {
                 name: node.name.clone(),
                 site: seen.site.map(|site| self.site_name(site)),
+                version: seen.version,
                 in_flight: seen.in_flight,
                 max_in_flight: node.max_in_flight,
                 upgraded: upgraded(index).unwrap_or(0),
@@ -160,6 +201,10 @@ impl Reporter {
                 restarts: seen.restarts,
                 servers: seen.servers.iter().map(|phase| phase.name().to_owned()).collect(),
                 scheduled: scheduled(seen.service),
+                traits: TraitsStatus {
+                    capacity_pct: node.traits.capacity_pct,
+                    classes: self.class_names(node.traits.classes),
+                },
             });
         }
         told
@@ -287,6 +332,8 @@ impl Reporter {
             decided_ns,
             effect_ns: record.at_ns,
             first_dispatch_ns: first,
+            version: record.version,
+            swapped_ns: line.swapped_ns,
         }
     }
 }
@@ -306,6 +353,22 @@ fn traffic(own: Option<&SiteSnapshot>, balance: Option<&SiteCounts>) -> TrafficS
         ejected: balance.ejected,
         slow: balance.slow,
     }
+}
+
+/// What the dispatcher counted for a site's admission classes.
+fn class_statuses(
+    rules: &[edge::ClassRule],
+    counts: Option<&Vec<ClassCounts>>,
+) -> Vec<ClassStatus> {
+    let names = rules.iter().map(|rule| rule.name.as_str()).chain([edge::LAST_CLASS]);
+    let counts = names.zip(counts.into_iter().flatten());
+    let status = |(name, counts): (&str, &ClassCounts)| ClassStatus {
+        name: name.to_owned(),
+        requests: counts.requests,
+        shed: counts.shed,
+        queued: counts.queued,
+    };
+    counts.map(status).collect()
 }
 
 /// How the service for edges elsewhere is scheduled, for a person.

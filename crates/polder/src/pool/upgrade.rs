@@ -21,7 +21,7 @@ use crate::control::{Code, Refusal, Response, UpgradeArguments};
 use crate::handed;
 use crate::logging::LEVEL_VARIABLE;
 use crate::runtime_dir::RuntimeDir;
-use crate::settings;
+use crate::settings::{self, Live};
 use crate::status::ChangeStatus;
 use anyhow::{Context as _, bail};
 use pool_model::{EdgeId, NodeId};
@@ -60,7 +60,12 @@ struct State {
     written_by: String,
     folder: PathBuf,
     source: PathBuf,
+    /// What the settings file said; an older program did not keep it.
+    #[serde(default)]
+    text: Option<String>,
     overrides: Vec<String>,
+    #[serde(default)]
+    live: Live,
     log_level: Option<String>,
     program: PathBuf,
     settings_version: u32,
@@ -166,7 +171,9 @@ impl Parent {
             written_by: env!("CARGO_PKG_VERSION").to_owned(),
             folder: self.folder.path().to_owned(),
             source: source.file.clone(),
+            text: Some(source.text.clone()),
             overrides: source.overrides.clone(),
+            live: self.live.borrow().clone(),
             log_level: source.log_level.clone(),
             program: program.to_owned(),
             settings_version: self.family.borrow().version,
@@ -201,9 +208,8 @@ impl Parent {
         }
         let state: State =
             serde_json::from_str(&words).context("the state that was handed over")?;
-        let settings = settings::load(&state.folder.join(SETTINGS_COPY), &[])
-            .context("the settings of the running pool")?
-            .settings;
+        let settings = settings::load_running(&state.folder.join(SETTINGS_COPY))
+            .context("the settings of the running pool")?;
         if is_trial {
             println!("{TRIAL_PASSED}");
             return Ok(None);
@@ -229,16 +235,18 @@ impl Parent {
         let home = resume_home(next()?, names, folder.path())?;
         let metrics = state.has_metrics.then(&mut next).transpose()?;
         let sockets = Sockets::resumed(state.sockets, &mut files);
-        let family = Rc::new(RefCell::new(family));
         let source = UpOptions {
             file: state.source,
+            text: state.text.unwrap_or_else(|| family.settings.to_toml()),
             overrides: state.overrides,
             log_level: state.log_level,
             program: state.program,
         };
+        let family = Rc::new(RefCell::new(family));
         let parent = Rc::new(Self {
             folder,
             source: RefCell::new(source),
+            live: RefCell::new(state.live),
             family,
             sockets: Rc::new(RefCell::new(sockets)),
             home,

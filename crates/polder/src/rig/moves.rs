@@ -135,6 +135,7 @@ mod tests {
             decided_ns: effect_ns - 1,
             effect_ns,
             first_dispatch_ns: first,
+            ..MoveRecord::default()
         }
     }
 

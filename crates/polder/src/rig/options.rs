@@ -15,13 +15,37 @@ pub struct RigSite {
     pub nodes: u16,
     /// Nodes that it never falls below by a move.
     pub hard: u16,
+    /// Nodes that it gets back when it is loaded; `hard` when `None`.
+    pub soft: Option<u16>,
+    /// Its importance; the larger number goes first.
+    pub priority: u8,
+    /// What it promises its clients, for the policy `slo`; milliseconds.
+    pub p99_ms: Option<u32>,
 }
 
 impl RigSite {
     /// A site with `nodes` nodes that keeps at least one.
     #[must_use]
     pub fn new(name: impl Into<String>, nodes: u16) -> Self {
-        Self { name: name.into(), nodes, hard: 1 }
+        Self { name: name.into(), nodes, hard: 1, soft: None, priority: 0, p99_ms: None }
+    }
+
+    /// The same with this importance.
+    #[must_use]
+    pub fn with_priority(self, priority: u8) -> Self {
+        Self { priority, ..self }
+    }
+
+    /// The same with these guarantees.
+    #[must_use]
+    pub fn with_guarantee(self, hard: u16, soft: u16) -> Self {
+        Self { hard, soft: Some(soft), ..self }
+    }
+
+    /// The same with this objective.
+    #[must_use]
+    pub fn with_objective(self, p99_ms: u32) -> Self {
+        Self { p99_ms: Some(p99_ms), ..self }
     }
 
     /// The host name that requests for it carry.

@@ -1,6 +1,6 @@
 //! The settings file of a rig.
 
-use super::options::{RigFront, RigOptions, RigServers};
+use super::options::{RigFront, RigOptions, RigServers, RigSite};
 use super::stub_process::StubAddresses;
 use std::fmt::Write as _;
 use std::net::SocketAddr;
@@ -36,6 +36,7 @@ pub(super) fn settings_text(
         put(&mut text, format_args!("\n[[sites]]\nname = \"{}\"", site.name));
         put(&mut text, format_args!("hosts = [\"{}\"]", site.host()));
         put(&mut text, format_args!("nodes = {}\nhard = {}", site.nodes, site.hard));
+        terms(&mut text, site);
         put(&mut text, format_args!("queue_max = {}", options.queue_max));
         put(&mut text, format_args!("queue_timeout_ms = {QUEUE_TIMEOUT_MS}"));
         if let RigFront::Tls { certificate, key } = &options.front {
@@ -61,6 +62,19 @@ pub(super) fn settings_text(
         }
     }
     text
+}
+
+/// What else it is promised, where it is.
+fn terms(text: &mut String, site: &RigSite) {
+    if let Some(soft) = site.soft {
+        put(text, format_args!("soft = {soft}"));
+    }
+    if site.priority > 0 {
+        put(text, format_args!("priority = {}", site.priority));
+    }
+    if let Some(p99_ms) = site.p99_ms {
+        put(text, format_args!("p99_ms = {p99_ms}"));
+    }
 }
 
 /// The keys that say where and how an edge listens.
@@ -111,7 +125,6 @@ fn put(text: &mut String, line: std::fmt::Arguments<'_>) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::rig::RigSite;
     use crate::settings::{PolicyName, Servers, parse};
     use std::path::PathBuf;
 

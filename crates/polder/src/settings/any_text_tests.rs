@@ -5,7 +5,7 @@ use super::*;
 use proptest::prelude::*;
 
 /// Lines from which files are put together that are nearly right.
-const SCRAPS: [&str; 27] = [
+const SCRAPS: [&str; 32] = [
     "[pool]",
     "[[pool]]",
     "hold_ms = 5",
@@ -24,6 +24,11 @@ const SCRAPS: [&str; 27] = [
     "command = []",
     "max = 16382",
     "hard = 16382",
+    "soft = 2",
+    "priority = 7",
+    "classes = [\"gpu\", \"gpu\"]",
+    "unfit_pct = 50",
+    "capacity_pct = 30",
     "check = { path = \"/\" }",
     "sticky = { cookie = \"S\" }",
     "sticky = { hash = \"header:\", wait_ms = 0 }",
@@ -53,6 +58,20 @@ fn rate(number: u16) -> edge::RateOptions {
     edge::RateOptions {
         client: (number % 2 == 1).then(|| rate(number)),
         site: (number % 3 == 1).then(|| rate(number * 2)),
+    }
+}
+
+/// Terms of each kind.
+fn terms(hard: u16, number: u16) -> pool_model::SiteTerms {
+    let max = if number == 0 { u16::MAX } else { hard + number + 1 };
+    pool_model::SiteTerms {
+        guarantee: pool_model::Guarantee::new(hard, hard + number / 2, max).unwrap(),
+        priority: pool_model::Priority(number as u8),
+        objective: number
+            .is_multiple_of(2)
+            .then(|| pool_model::Objective { p99_us: 1_000 * (1 + u32::from(number)) }),
+        wants: pool_model::Classes(u32::from(number % 4)),
+        unfit_pct: number as u8,
     }
 }
 
@@ -107,8 +126,7 @@ proptest! {
             .map(|number| Site {
                 name: format!("s{number}"),
                 hosts: vec![format!("s{number}.x"), format!("*.s{number}.x")],
-                terms: pool_model::SiteTerms::default()
-                    .with_guarantee(pool_model::Guarantee::hard(hard)),
+                terms: terms(hard, extra),
                 nodes: hard,
                 check: Check::Path(path.clone()),
                 slow_start_ms: u32::from(extra),
@@ -117,7 +135,12 @@ proptest! {
                 ..model.clone()
             })
             .collect();
-        let node = settings.nodes[0].clone();
+        let mut node = settings.nodes[0].clone();
+        node.traits = pool_model::NodeTraits {
+            capacity_pct: 100 + extra,
+            classes: pool_model::Classes(3),
+        };
+        settings.classes = vec!["gpu".into(), "ssd".into()];
         settings.nodes = (0..hard as usize * sites + extra as usize + 1)
             .map(|number| Node { name: format!("x{number}"), ..node.clone() })
             .collect();

@@ -11,7 +11,7 @@
 //! ```
 
 use super::model::{AccessLog, Edge, Health, Http, Node, Pool, Servers, Settings, Site};
-use pool_model::{NodeId, SiteId};
+use pool_model::{NodeId, NodeTraits, SiteId};
 
 /// One change. Each carries the whole new table.
 #[derive(Clone, Debug, PartialEq)]
@@ -35,6 +35,8 @@ pub enum Change {
     EdgeAdded(Edge),
     /// The last edge goes.
     EdgeRemoved,
+    /// The names of classes.
+    Classes(Vec<String>),
     /// A site.
     Site {
         /// Which.
@@ -65,7 +67,7 @@ pub fn changes(old: &Settings, new: &Settings) -> Result<Vec<Change>, Vec<String
         return Err(refused);
     }
     // A table that is added to the settings has to be named here.
-    let Settings { pool, edges, http, health, access_log, remote: _, sites, nodes } = new;
+    let Settings { pool, edges, http, health, access_log, remote: _, sites, nodes, classes } = new;
     let mut changes = Vec::new();
     if *pool != old.pool {
         changes.push(Change::Pool(pool.clone()));
@@ -78,6 +80,9 @@ pub fn changes(old: &Settings, new: &Settings) -> Result<Vec<Change>, Vec<String
     }
     if *access_log != old.access_log {
         changes.push(Change::AccessLog(access_log.clone()));
+    }
+    if *classes != old.classes {
+        changes.push(Change::Classes(classes.clone()));
     }
     for (index, (site, before)) in sites.iter().zip(&old.sites).enumerate() {
         if let (true, Ok(id)) = (site != before, SiteId::from_index(index)) {
@@ -108,6 +113,7 @@ pub fn apply(settings: &mut Settings, change: Change) {
         Change::Http(http) => settings.http = http,
         Change::Health(health) => settings.health = health,
         Change::AccessLog(access_log) => settings.access_log = access_log,
+        Change::Classes(classes) => settings.classes = classes,
         Change::Edge { place, edge } => settings.edges[place] = edge,
         Change::EdgeAdded(edge) => settings.edges.push(edge),
         Change::EdgeRemoved => drop(settings.edges.pop()),
@@ -190,7 +196,12 @@ fn sort<T>(list: &mut [T], known: impl Fn(&T) -> Option<usize>) {
 /// Whether a node's agent goes by something that differs: then another takes over from it.
 #[must_use]
 pub fn concerns_agent(old: &Settings, new: &Settings, node: NodeId) -> bool {
-    let (before, after) = (old.nodes.get(node.index()), new.nodes.get(node.index()));
+    // What the policy knows of a node is nothing to its agent.
+    let own = |settings: &Settings| {
+        let node = settings.nodes.get(node.index())?;
+        Some(Node { traits: NodeTraits::default(), ..node.clone() })
+    };
+    let (before, after) = (own(old), own(new));
     let health = |settings: &Settings| {
         let Health {
             check_every_ms,

@@ -20,8 +20,17 @@ const EDGES_MAX: usize = EdgeId::MAX.index() + 1;
 const LISTEN_DEFAULT: SocketAddr =
     SocketAddr::new(std::net::IpAddr::V4(std::net::Ipv4Addr::LOCALHOST), 8080);
 
+/// For which pool settings are checked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Stage {
+    /// One that starts by them.
+    Starts,
+    /// One that runs, and goes on by them.
+    Runs,
+}
+
 /// Checks a draft and completes it: nodes of a `count` one by one, servers in the order of sites.
-pub(super) fn complete(draft: Draft, end: &Span, findings: &Findings) -> Settings {
+pub(super) fn complete(draft: Draft, pool: Stage, end: &Span, findings: &Findings) -> Settings {
     let Draft { mut settings, marks } = draft;
     if settings.edges.is_empty() {
         settings.edges.push(Edge {
@@ -36,10 +45,11 @@ pub(super) fn complete(draft: Draft, end: &Span, findings: &Findings) -> Setting
     unique_names(&settings, &marks, findings);
     unique_hosts(&settings, &marks, findings);
     default_site(&settings, &marks, findings);
+    super::terms::number_classes(&mut settings, &marks, findings);
     settings.nodes = every_node(&settings, &marks, findings);
     numbers(&settings, &marks, end, findings);
     if !marks.counts_spoilt {
-        guarantees(&settings, &marks, findings);
+        super::terms::check(&settings, pool, &marks, findings);
     }
     programs(&settings, &marks, findings);
     certificates(&settings, &marks, findings);
@@ -47,6 +57,7 @@ pub(super) fn complete(draft: Draft, end: &Span, findings: &Findings) -> Setting
     super::remote::check(&settings, &marks, findings);
     if !findings.any_error() {
         oddities(&settings, &marks, findings);
+        super::terms::oddities(&settings, &marks, findings);
     }
     settings
 }
@@ -208,35 +219,6 @@ fn numbers(settings: &Settings, marks: &Marks, end: &Span, findings: &Findings) 
                 "add `[[nodes]]` with `name = \"n\"` and `count = 8`"
             };
             findings.error(end, format!("there are no {what}"), example);
-        }
-    }
-}
-
-fn guarantees(settings: &Settings, marks: &Marks, findings: &Findings) {
-    let nodes = settings.nodes.len();
-    let (mut hard_sum, mut start_sum) = (0usize, 0usize);
-    for (site, mark) in settings.sites.iter().zip(&marks.sites) {
-        let (name, hard) = (shown(&site.name), mark.hard_value);
-        if let Some(max) = mark.max.as_ref().filter(|max| hard > max.value) {
-            let message = format!("site `{name}` has `hard` {hard} above `max` {}", max.value);
-            findings.error(&mark.hard, message, format!("write at most {}", max.value));
-        } else if site.nodes < hard || mark.max.as_ref().is_some_and(|max| site.nodes > max.value) {
-            let max = mark.max.as_ref().map_or(nodes, |max| usize::from(max.value));
-            let message = format!("site `{name}` starts with {} nodes", site.nodes);
-            let help = format!("`hard` and `max` allow {hard} to {max}");
-            findings.error(&mark.nodes, message, help);
-        }
-        let before = (hard_sum, start_sum);
-        hard_sum += usize::from(hard);
-        start_sum += usize::from(site.nodes);
-        if before.0 <= nodes && hard_sum > nodes {
-            let message = format!("up to site `{name}`, `hard` sums up to {hard_sum}");
-            let help = format!("there are {nodes} nodes: promise less, or add nodes");
-            findings.error(&mark.hard, message, help);
-        } else if before.1 <= nodes && start_sum > nodes {
-            let message = format!("up to site `{name}`, sites start with {start_sum} nodes");
-            let help = format!("there are {nodes} nodes: start with fewer, or add nodes");
-            findings.error(&mark.nodes, message, help);
         }
     }
 }

@@ -7,7 +7,7 @@ use fuzzing::{Random, Target};
 /// What begins a line of an input that is no line of the file, but an argument.
 const SET: &str = "--set ";
 
-const TOKENS: [&str; 60] = [
+const TOKENS: [&str; 68] = [
     "\n[pool]\n",
     "\n[http]\n",
     "\n[health]\n",
@@ -43,6 +43,14 @@ const TOKENS: [&str; 60] = [
     "hard = 2\n",
     "max = 3\n",
     "nodes = 1\n",
+    "soft = 3\n",
+    "priority = 200\n",
+    "p99_ms = 50\n",
+    "classes = [\"gpu\"]\n",
+    "classes = [\"ssd\", \"gpu\"]\n",
+    "unfit_pct = 25\n",
+    "capacity_pct = 250\n",
+    "policy = \"slo\"\n",
     "balance = \"two-choices\"\n",
     "queue_max = 9\n",
     "command = [\"stub\", \"{port}\"]\n",

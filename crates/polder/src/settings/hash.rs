@@ -37,7 +37,7 @@ impl<'de> serde::Deserialize<'de> for SettingsHash {
 }
 
 /// Raised when the encoding below changes, so that two versions never agree by accident.
-const ENCODING_VERSION: u64 = 1;
+const ENCODING_VERSION: u64 = 2;
 
 #[derive(Clone, Copy)]
 struct Fnv(u64);
@@ -81,11 +81,25 @@ impl Settings {
             hash = hash
                 .text(&site.name)
                 .number(site.terms.guarantee.hard)
-                .number(site.terms.guarantee.max);
+                .number(site.terms.guarantee.soft)
+                .number(site.terms.guarantee.max)
+                .number(site.terms.priority.0)
+                .number(site.terms.objective.map_or(0, |objective| objective.p99_us))
+                .number(site.terms.unfit_pct)
+                .number(site.terms.wants.0);
         }
         hash = hash.number(self.nodes.len() as u64);
         for node in &self.nodes {
-            hash = hash.text(&node.name).number(node.max_in_flight);
+            hash = hash
+                .text(&node.name)
+                .number(node.max_in_flight)
+                .number(node.traits.capacity_pct)
+                .number(node.traits.classes.0);
+        }
+        // What the bits of classes mean.
+        hash = hash.number(self.classes.len() as u64);
+        for class in &self.classes {
+            hash = hash.text(class);
         }
         if let Some(home) = self.home() {
             hash = hash.number(home.get());

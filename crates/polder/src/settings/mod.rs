@@ -4,11 +4,14 @@
 //! of the tables, `check` looks across them. Each finding knows its place; reading goes on after
 //! it, so that one run of `polder check` shows all.
 
+mod admission;
 mod change;
 mod check;
 mod command;
 mod difference;
+mod fit;
 mod hash;
+mod live;
 mod model;
 mod names;
 mod overlay;
@@ -20,21 +23,24 @@ pub mod schema;
 mod show;
 mod source;
 mod tables;
+mod terms;
 mod tls;
 mod traffic;
 
 pub use change::{Change, apply, arranged, changes, concerns_agent};
 pub use difference::differences;
 pub use hash::SettingsHash;
+pub use live::{KeyChange, Live, LiveError, site_changes, site_keys};
 pub use model::{
-    Check, ClientCertificate, Edge, Forwarded, Health, Http, Mode, Node, PolicyName, Pool, Remote,
-    Servers, Settings, Site, SiteTls, Start, Sticky, StickyBy,
+    Check, ClientCertificate, Edge, Forwarded, Health, Http, Mode, Node, PolicyName, Pool, Reads,
+    Remote, Servers, Settings, Site, SiteTls, Start, Sticky, StickyBy,
 };
 pub(crate) use names::RUNTIME_DIR_MAX_BYTES;
 pub use problem::{PROBLEMS_SHOWN_MAX, Problem, Problems, Severity};
 pub(crate) use problem::{did_you_mean, one_of};
 pub use source::{Place, Source};
 
+use check::Stage;
 use problem::Findings;
 use std::fs::File;
 use std::io::{self, Read as _};
@@ -90,6 +96,35 @@ fn count(problems: &Problems) -> String {
 
 /// Reads a file and checks it. `overrides` are `KEY=VALUE` texts, which win over the file.
 pub fn load(path: &Path, overrides: &[String]) -> Result<Checked, SettingsError> {
+    check_text(path, &read_text(path)?, overrides)
+}
+
+/// Reads what a running pool goes by, as its parent wrote it down.
+pub fn load_running(path: &Path) -> Result<Settings, SettingsError> {
+    check_running(path, &read_text(path)?, &[])
+}
+
+/// Checks what a pool that runs is to go by. What its sites started with is past.
+pub fn check_running(
+    path: &Path,
+    text: &str,
+    overrides: &[String],
+) -> Result<Settings, SettingsError> {
+    let file = path.display().to_string();
+    match parse_for(Stage::Runs, &file, text, overrides) {
+        Ok(checked) => Ok(checked.settings),
+        Err(problems) => Err(SettingsError::Wrong { file, problems }),
+    }
+}
+
+/// Checks the text of a file that was read.
+pub fn check_text(path: &Path, text: &str, overrides: &[String]) -> Result<Checked, SettingsError> {
+    let file = path.display().to_string();
+    parse(&file, text, overrides).map_err(|problems| SettingsError::Wrong { file, problems })
+}
+
+/// Reads a file as text.
+pub fn read_text(path: &Path) -> Result<String, SettingsError> {
     let file = path.display().to_string();
     let unreadable = |cause| SettingsError::Unreadable { file: file.clone(), cause };
     let mut bytes = Vec::new();
@@ -98,27 +133,32 @@ pub fn load(path: &Path, overrides: &[String]) -> Result<Checked, SettingsError>
     if bytes.len() as u64 > FILE_MAX_BYTES {
         return Err(SettingsError::TooLong { file });
     }
-    match String::from_utf8(bytes) {
-        Ok(text) => parse(&file, &text, overrides)
-            .map_err(|problems| SettingsError::Wrong { file, problems }),
-        Err(error) => {
-            let at = error.utf8_error().valid_up_to();
-            let text = String::from_utf8_lossy(error.as_bytes());
-            let findings = Findings::default();
-            findings.error(&(at..at + 1), "this is no text in UTF-8", "save the file as UTF-8");
-            let problems = findings.locate(&Source::new(&file, &text));
-            Err(SettingsError::Wrong { file, problems })
-        }
-    }
+    String::from_utf8(bytes).map_err(|error| {
+        let at = error.utf8_error().valid_up_to();
+        let text = String::from_utf8_lossy(error.as_bytes());
+        let findings = Findings::default();
+        findings.error(&(at..at + 1), "this is no text in UTF-8", "save the file as UTF-8");
+        let problems = findings.locate(&Source::new(&file, &text));
+        SettingsError::Wrong { file, problems }
+    })
 }
 
 /// Checks the text of a settings file. All that is wrong comes back, in the order of the file.
 pub fn parse(file: &str, text: &str, overrides: &[String]) -> Result<Checked, Problems> {
+    parse_for(Stage::Starts, file, text, overrides)
+}
+
+fn parse_for(
+    pool: Stage,
+    file: &str,
+    text: &str,
+    overrides: &[String],
+) -> Result<Checked, Problems> {
     let mut source = Source::new(file, text);
     let overlays: Vec<String> =
         overrides.iter().map(|argument| push_override(&mut source, argument)).collect();
     let findings = Findings::default();
-    let settings = settings_of(text, &overlays, &findings);
+    let settings = settings_of(pool, text, &overlays, &findings);
     let problems = findings.locate(&source);
     match settings {
         Some(settings) if !problems.any_error() => Ok(Checked { settings, warnings: problems }),
@@ -136,7 +176,12 @@ fn push_override(source: &mut Source, argument: &str) -> String {
 }
 
 /// None if a text is not even TOML: then what it seems to say is not worth checking.
-fn settings_of(text: &str, overlays: &[String], findings: &Findings) -> Option<Settings> {
+fn settings_of(
+    pool: Stage,
+    text: &str,
+    overlays: &[String],
+    findings: &Findings,
+) -> Option<Settings> {
     let (mut root, errors) = DeTable::parse_recoverable(text);
     let mut is_toml = report_syntax(text, &errors, findings);
     for overlay in overlays {
@@ -151,7 +196,7 @@ fn settings_of(text: &str, overlays: &[String], findings: &Findings) -> Option<S
     }
     let end = text.trim_end().len();
     let draft = read::read(root.get_ref(), findings);
-    Some(check::complete(draft, &(end..end + 1), findings))
+    Some(check::complete(draft, pool, &(end..end + 1), findings))
 }
 
 /// Reports the first slip of each line: what follows it in the line makes no sense either. Whether
@@ -192,3 +237,5 @@ mod fuzz_tests;
 mod reference_tests;
 #[cfg(test)]
 mod remote_tests;
+#[cfg(test)]
+mod terms_tests;

@@ -1,8 +1,9 @@
 //! Settings as the rest of the program sees them: typed, complete, and checked.
 
 use edge::{LogFormat, LogTarget, Network, ProxyVersion, Upstream};
+pub use policy::Kind as PolicyName;
 use policy::choose::Balance;
-use pool_model::{NodeId, NodeTraits, SiteId, SiteTerms};
+use pool_model::{Classes, NodeId, NodeTraits, SiteId, SiteTerms};
 use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4};
 use std::path::PathBuf;
 
@@ -25,6 +26,9 @@ pub struct Settings {
     pub sites: Vec<Site>,
     /// The nodes, those of a `count` one by one; the index is the id.
     pub nodes: Vec<Node>,
+    /// The names of all classes that sites or nodes have, sorted; the index is the bit in
+    /// [`pool_model::Classes`].
+    pub classes: Vec<String>,
 }
 
 /// `[pool]`: how the nodes are shared.
@@ -75,22 +79,41 @@ pub struct Remote {
     pub realtime: bool,
 }
 
-/// Which policy decides on moves.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum PolicyName {
-    /// Nodes move to loaded sites.
-    Reconf,
-    /// Nodes stay.
-    Rigid,
+/// The policies, in the order of the schema.
+pub(super) const POLICIES: [PolicyName; 6] = [
+    PolicyName::Reconf,
+    PolicyName::Rigid,
+    PolicyName::ReconfP,
+    PolicyName::ReconfPq,
+    PolicyName::Staged,
+    PolicyName::Slo,
+];
+
+/// Which terms of sites and traits of nodes a policy reads, besides `hard` and `max`, and that a
+/// site's nodes can serve it at all.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Reads {
+    /// `priority`.
+    pub priority: bool,
+    /// `soft`.
+    pub soft: bool,
+    /// `p99_ms`.
+    pub objective: bool,
+    /// `capacity_pct`, and `unfit_pct` between 1 and 99.
+    pub fitness: bool,
 }
 
-impl PolicyName {
-    /// The word in settings and status.
+impl Reads {
+    /// What this policy reads.
     #[must_use]
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Reconf => "reconf",
-            Self::Rigid => "rigid",
+    pub const fn of(policy: PolicyName) -> Self {
+        let none = Self { priority: false, soft: false, objective: false, fitness: false };
+        match policy {
+            PolicyName::Rigid | PolicyName::Reconf => none,
+            PolicyName::ReconfP => Self { priority: true, ..none },
+            PolicyName::ReconfPq => Self { priority: true, soft: true, ..none },
+            PolicyName::Staged => Self { priority: true, soft: true, fitness: true, ..none },
+            PolicyName::Slo => Self { priority: true, soft: true, objective: true, ..none },
         }
     }
 }
@@ -274,6 +297,8 @@ pub struct Site {
     pub sticky: Option<Sticky>,
     /// How many requests each edge lets in.
     pub rate: edge::RateOptions,
+    /// Which of its requests go first.
+    pub admission: Vec<edge::ClassRule>,
 }
 
 /// `tls` of a site: PEM files.
@@ -396,12 +421,16 @@ impl Settings {
     }
 
     /// Which site each node starts with, in the order of the nodes: the first site takes the
-    /// first nodes, and so on; those left over are free.
+    /// first nodes that it can use, and so on, as far as others do not need them more; those left
+    /// over are free.
     #[must_use]
     pub fn first_assignment(&self) -> Vec<Option<SiteId>> {
-        let wanted = self.sites.iter().enumerate().flat_map(|(index, site)| {
-            std::iter::repeat_n(SiteId::from_index(index).ok(), usize::from(site.nodes))
-        });
-        wanted.chain(std::iter::repeat(None)).take(self.nodes.len()).collect()
+        super::fit::first_assignment(&self.sites, &self.nodes)
+    }
+
+    /// The names of a set of classes.
+    pub fn class_names(&self, classes: Classes) -> impl Iterator<Item = &str> {
+        let is_in = move |(place, _): &(usize, &String)| classes.0 >> place & 1 == 1;
+        self.classes.iter().enumerate().filter(is_in).map(|(_, name)| name.as_str())
     }
 }

@@ -16,19 +16,25 @@ const HOST_MAX_BYTES: usize = 253;
 /// RFC 1035, section 2.3.4.
 const LABEL_MAX_BYTES: usize = 63;
 
+/// Whether a text may name something.
+pub(super) fn is_name(text: &str) -> bool {
+    let valid = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || matches!(c, '-' | '_');
+    let starts_well = text.starts_with(|c: char| c.is_ascii_alphanumeric());
+    text.chars().all(valid) && starts_well && text.len() <= NAME_MAX_BYTES
+}
+
+/// What to write instead of a text that is no name.
+pub(super) fn name_help() -> String {
+    format!("use at most {NAME_MAX_BYTES} of a-z, 0-9, `-` and `_`, a letter or digit first")
+}
+
 /// The `name` of a pool, site or node. A missing one was reported when it was read.
 pub(super) fn name_of(table: &Table<'_>, what: &str, findings: &Findings) -> At<String> {
     let name = table.text("name");
-    let valid = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || matches!(c, '-' | '_');
-    let starts_well = name.value.starts_with(|c: char| c.is_ascii_alphanumeric());
-    let fits = name.value.len() <= NAME_MAX_BYTES;
     let is_given = table.get("name").is_some_and(|value| value.get_ref().is_str());
-    if is_given && !(name.value.chars().all(valid) && starts_well && fits) {
+    if is_given && !is_name(name.value) {
         let message = format!("`{}` cannot name a {what}", shown(name.value));
-        let help = format!(
-            "use at most {NAME_MAX_BYTES} of a-z, 0-9, `-` and `_`, a letter or digit first"
-        );
-        findings.error(&name.span, message, help);
+        findings.error(&name.span, message, name_help());
     }
     At { value: name.value.to_owned(), span: name.span }
 }

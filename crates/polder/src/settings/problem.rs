@@ -109,7 +109,10 @@ impl Findings {
     }
 
     fn add(&self, severity: Severity, span: &Span, message: String, help: String) {
-        let help = Some(help).filter(|help| !help.is_empty());
+        // The TOML parser lets control characters through in places where none are expected.
+        let clean = |text: String| text.replace(|c: char| c.is_control() && c != '\n', "?");
+        let help = Some(clean(help)).filter(|help| !help.is_empty());
+        let message = clean(message);
         self.0.borrow_mut().push(Finding { severity, span: span.clone(), message, help });
     }
 

@@ -1,17 +1,17 @@
 //! From the tables of the file to typed settings, and the checks that concern one table alone.
 
 use super::model::{
-    AccessLog, Check, Edge, Forwarded, Health, Http, Mode, Node, PolicyName, Pool, Servers,
-    Settings, Site, Start,
+    AccessLog, Check, Edge, Forwarded, Health, Http, Mode, Node, POLICIES, Pool, Servers, Settings,
+    Site, Start,
 };
 use super::problem::{Findings, Span, did_you_mean, one_of};
 use super::reader::{At, Table, open_all, shown};
 use super::remote::{self, RemoteMarks};
 use super::schema::{ACCESS_LOG, CHECK, EDGES, HEALTH, HTTP, NODES, POOL, REMOTE, SECTIONS, SITES};
-use super::{command, names, tls, traffic};
+use super::terms::{self, TermsMarks};
+use super::{admission, command, names, tls, traffic};
 use edge::{LogFormat, LogTarget, ProxyVersion, Upstream};
 use policy::choose::Balance;
-use pool_model::{Guarantee, NodeTraits, SiteTerms};
 use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4};
 use std::path::PathBuf;
 use toml::Spanned;
@@ -46,9 +46,7 @@ pub(super) struct SiteMarks {
     pub(super) table: Span,
     pub(super) name: Span,
     pub(super) hosts: Vec<Span>,
-    pub(super) hard: Span,
-    pub(super) max: Option<At<u16>>,
-    pub(super) hard_value: u16,
+    pub(super) terms: TermsMarks,
     pub(super) nodes: Span,
     pub(super) has_command: bool,
 }
@@ -59,6 +57,7 @@ pub(super) struct NodeMarks {
     pub(super) name: Span,
     pub(super) count: Option<At<u16>>,
     pub(super) servers: Option<(Span, Vec<Address>)>,
+    pub(super) classes: Vec<At<String>>,
 }
 
 /// One entry of `servers`.
@@ -97,6 +96,8 @@ pub(super) fn read<'a>(root: &'a DeTable<'a>, findings: &'a Findings) -> Draft {
             .iter()
             .map(|table| node(table, &mut marks, findings))
             .collect(),
+        // Known when all tables are read.
+        classes: Vec::new(),
     };
     Draft { settings, marks }
 }
@@ -126,7 +127,7 @@ fn pool(table: &Table<'_>, marks: &mut Marks, findings: &Findings) -> Pool {
     marks.policy = table.get("policy").map_or_else(|| table.span.clone(), Spanned::span);
     let pool = Pool {
         name: names::name_of(table, "pool", findings).value,
-        policy: table.choice("policy", &[PolicyName::Reconf, PolicyName::Rigid]),
+        policy: table.choice("policy", &POLICIES),
         mode: table.choice("mode", &[Mode::Move, Mode::Observe]),
         look_every_ms: table.integer("look_every_ms").value,
         idle_look_every_ms: idle_look.value,
@@ -275,21 +276,14 @@ fn site(table: &Table<'_>, marks: &mut Marks, findings: &Findings) -> Site {
             host_spans.push(host.span);
         }
     }
-    let hard_given: Option<At<u16>> = table.integer_given("hard");
-    let max: Option<At<u16>> = table.integer_given("max");
+    let (terms, terms_marks, is_spoilt) = terms::site(table, findings);
     let nodes: Option<At<u16>> = table.integer_given("nodes");
-    marks.counts_spoilt |= table.is_spoilt("hard", &hard_given)
-        || table.is_spoilt("max", &max)
-        || table.is_spoilt("nodes", &nodes);
-    let hard = hard_given.unwrap_or_else(|| table.integer_default("hard"));
-    let max_value = max.as_ref().map_or(u16::MAX, |max| max.value);
+    marks.counts_spoilt |= is_spoilt || table.is_spoilt("nodes", &nodes);
     let site = Site {
         name: name.value,
         hosts,
-        // An impossible pair is reported with the checks across keys.
-        terms: SiteTerms::default()
-            .with_guarantee(Guarantee::new(hard.value, hard.value, max_value).unwrap_or_default()),
-        nodes: nodes.as_ref().map_or(hard.value, |nodes| nodes.value),
+        terms,
+        nodes: nodes.as_ref().map_or(terms_marks.hard_value, |nodes| nodes.value),
         balance: table
             .choice("balance", &[Balance::LeastInFlight, Balance::RoundRobin, Balance::TwoChoices]),
         queue_max: table.integer("queue_max").value,
@@ -303,15 +297,14 @@ fn site(table: &Table<'_>, marks: &mut Marks, findings: &Findings) -> Site {
         slow_start_ms: table.integer("slow_start_ms").value,
         sticky: traffic::sticky(table, findings),
         rate: traffic::rate(table, findings),
+        admission: admission::admission(table, findings),
     };
     marks.sites.push(SiteMarks {
         name: name.span,
         hosts: host_spans,
-        hard_value: hard.value,
         has_command: table.get("command").is_some(),
-        nodes: nodes.map_or_else(|| hard.span.clone(), |nodes| nodes.span),
-        hard: hard.span,
-        max,
+        nodes: nodes.map_or_else(|| terms_marks.hard.clone(), |nodes| nodes.span),
+        terms: terms_marks,
         table: table.span.clone(),
     });
     site
@@ -361,16 +354,18 @@ fn node(table: &Table<'_>, marks: &mut Marks, findings: &Findings) -> Node {
         let message = format!("{} has both `host` and `servers`", table.title);
         findings.error(&given.span, message, "remove `host`: `servers` says where they are");
     }
+    let (traits, classes) = terms::node(table, findings);
     let node = Node {
         name: name.value,
         max_in_flight: table.integer("max_in_flight").value,
-        traits: NodeTraits::default(),
+        traits,
         address,
         servers: Servers::Agent { host: host.unwrap_or(Ipv4Addr::LOCALHOST) },
     };
     let count = table.integer_given("count");
     marks.counts_spoilt |= table.is_spoilt("count", &count);
-    marks.nodes.push(NodeMarks { name: name.span, count, servers, table: table.span.clone() });
+    let table = table.span.clone();
+    marks.nodes.push(NodeMarks { name: name.span, count, servers, classes, table });
     node
 }
 

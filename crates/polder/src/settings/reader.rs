@@ -110,7 +110,8 @@ impl<'a> Table<'a> {
         };
         let number = u64::from_str_radix(digits.as_str(), digits.radix()).ok();
         let Some(number) = number.filter(|number| (min..=max).contains(number)) else {
-            let message = format!("`{name}` is {digits}, which is out of range");
+            let message =
+                format!("`{name}` is {}, which is out of range", shown(&digits.to_string()));
             let allowed = format!("allowed: {}", self.key(name).allowed());
             self.findings.error(&value.span(), message, allowed);
             return None;

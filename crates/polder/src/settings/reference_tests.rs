@@ -1,6 +1,6 @@
 //! The documentation and the examples say what the program does.
 
-use super::schema::{CHECK, RATE, SECTIONS, STICKY, Section, TLS};
+use super::schema::{ADMISSION, CHECK, RATE, SECTIONS, STICKY, Section, TLS};
 use super::{Checked, load, parse};
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
@@ -18,7 +18,7 @@ fn reference() -> String {
         let _ = write!(text, "\n## `{}`\n\n{}\n", section.heading(), section.help);
         text.push_str(&table(section));
         if section.name == "sites" {
-            for part in [&CHECK, &TLS, &STICKY, &RATE] {
+            for part in [&CHECK, &TLS, &STICKY, &RATE, &ADMISSION] {
                 let _ = write!(text, "\n### `{}` of a site\n\n{}\n", part.name, part.help);
                 text.push_str(&table(part));
             }
@@ -51,13 +51,13 @@ fn the_page_has_every_key_with_its_range_and_default() {
 
 #[test]
 fn the_examples_are_fine_without_a_warning() {
-    let nodes = ["polder.toml", "three-sites.toml"].map(|name| {
+    let nodes = ["polder.toml", "three-sites.toml", "priorities.toml"].map(|name| {
         let file = top().join("examples").join(name);
         let Checked { settings, warnings } = load(&file, &[]).unwrap_or_else(|e| panic!("{e}"));
         assert!(warnings.0.is_empty(), "{warnings}");
         settings.nodes.len()
     });
-    assert_eq!(nodes, [4, 8]);
+    assert_eq!(nodes, [4, 8, 8]);
 }
 
 #[test]

@@ -5,7 +5,8 @@
 //! here, and `docs/settings.md` is checked against it.
 
 pub use super::tables::{
-    ACCESS_LOG, CHECK, EDGES, HEALTH, HTTP, NODES, POOL, RATE, REMOTE, SECTIONS, SITES, STICKY, TLS,
+    ACCESS_LOG, ADMISSION, CHECK, EDGES, HEALTH, HTTP, NODES, POOL, RATE, REMOTE, SECTIONS, SITES,
+    STICKY, TLS,
 };
 
 /// What a key may hold.
@@ -33,6 +34,8 @@ pub enum Kind {
     Texts,
     /// A table of its own.
     Table,
+    /// A list of tables.
+    Tables,
     /// `true` or `false`.
     Flag,
 }
@@ -103,6 +106,7 @@ impl Key {
             Kind::Text => "a string".into(),
             Kind::Texts => "a list of strings".into(),
             Kind::Table => "a table".into(),
+            Kind::Tables => "a list of tables".into(),
             Kind::Flag => "`true` or `false`".into(),
         }
     }

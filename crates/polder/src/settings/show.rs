@@ -35,7 +35,8 @@ impl Settings {
                 "proxy_protocol": texts(&edge.proxy_protocol),
             }
         });
-        let nodes = self.nodes.iter().map(|node| node_table(node, &self.sites));
+        let sites = self.sites.iter().map(|site| self.site_table(site));
+        let nodes = self.nodes.iter().map(|node| self.node_table(node));
         let root = table! {
             "pool": Value::from(self.pool_table()),
             "edges": Value::from(edges.collect::<Vec<Table>>()),
@@ -43,7 +44,7 @@ impl Settings {
             "health": Value::from(self.health_table()),
             "access_log": Value::from(self.access_log_table()),
             "remote": Value::from(self.remote_table()),
-            "sites": Value::from(self.sites.iter().map(site_table).collect::<Vec<Table>>()),
+            "sites": Value::from(sites.collect::<Vec<Table>>()),
             "nodes": Value::from(nodes.collect::<Vec<Table>>()),
         };
         root.to_string()
@@ -160,50 +161,9 @@ impl Settings {
 }
 
 /// A list that may be missing but not empty.
-fn texts(items: &[impl ToString]) -> Option<Value> {
-    let texts: Vec<String> = items.iter().map(ToString::to_string).collect();
+fn texts(items: impl IntoIterator<Item = impl ToString>) -> Option<Value> {
+    let texts: Vec<String> = items.into_iter().map(|item| item.to_string()).collect();
     (!texts.is_empty()).then(|| Value::from(texts))
-}
-
-fn site_table(site: &Site) -> Table {
-    let balance = match site.balance {
-        Balance::LeastInFlight => "least-in-flight",
-        Balance::RoundRobin => "round-robin",
-        Balance::TwoChoices => "two-choices",
-    };
-    let start = match site.start {
-        Start::Warm => "warm",
-        Start::OnAssignment => "on-assignment",
-    };
-    let check = match &site.check {
-        Check::Tcp => table! { "tcp": Value::from(true), },
-        Check::Path(path) => table! { "path": Value::from(path.as_str()), },
-    };
-    let guarantee = site.terms.guarantee;
-    let max = (guarantee.max != u16::MAX).then(|| Value::from(u32::from(guarantee.max)));
-    let command = (!site.command.is_empty()).then(|| Value::from(site.command.clone()));
-    table! {
-        "name": Value::from(site.name.as_str()),
-        "hosts": Value::from(site.hosts.clone()),
-        "hard": Value::from(u32::from(guarantee.hard)),
-        "max": max,
-        "nodes": Value::from(u32::from(site.nodes)),
-        "balance": Value::from(balance),
-        "queue_max": Value::from(site.queue_max),
-        "queue_timeout_ms": Value::from(site.queue_timeout_ms),
-        "command": command,
-        "start": Value::from(start),
-        "check": Value::from(check),
-        "tls": site.tls.as_ref().map(tls_table).map(Value::from),
-        "proxy_protocol_out": Value::from(match site.proxy_protocol_out {
-            None => "off",
-            Some(ProxyVersion::V1) => "v1",
-            Some(ProxyVersion::V2) => "v2",
-        }),
-        "slow_start_ms": Value::from(site.slow_start_ms),
-        "sticky": site.sticky.as_ref().map(|sticky| Value::from(sticky_table(sticky))),
-        "rate": rate_table(&site.rate).map(Value::from),
-    }
 }
 
 fn tls_table(tls: &SiteTls) -> Table {
@@ -251,22 +211,86 @@ fn rate_table(rate: &edge::RateOptions) -> Option<Table> {
     (!table.is_empty()).then_some(table)
 }
 
-fn node_table(node: &Node, sites: &[Site]) -> Table {
-    let (host, servers) = match &node.servers {
-        Servers::Agent { host } => (Some(Value::from(host.to_string())), None),
-        Servers::Addresses(addresses) => {
-            let named = sites.iter().zip(addresses);
-            let servers: Table = named
-                .map(|(site, address)| (site.name.clone(), Value::from(address.to_string())))
-                .collect();
-            (None, Some(Value::from(servers)))
+fn admission_tables(rules: &[edge::ClassRule]) -> Option<Value> {
+    let tables = rules.iter().map(|rule| {
+        table! {
+            "name": Value::from(rule.name.as_str()),
+            "header": rule.header.as_ref().map(|header| Value::from(header.to_string())),
+            "path": rule.path.as_deref().map(Value::from),
         }
-    };
-    table! {
-        "name": Value::from(node.name.as_str()),
-        "max_in_flight": Value::from(node.max_in_flight),
-        "address": node.address.map(|address| Value::from(address.to_string())),
-        "host": host,
-        "servers": servers,
+    });
+    (!rules.is_empty()).then(|| Value::from(tables.collect::<Vec<Table>>()))
+}
+
+impl Settings {
+    pub(super) fn site_table(&self, site: &Site) -> Table {
+        let balance = match site.balance {
+            Balance::LeastInFlight => "least-in-flight",
+            Balance::RoundRobin => "round-robin",
+            Balance::TwoChoices => "two-choices",
+        };
+        let start = match site.start {
+            Start::Warm => "warm",
+            Start::OnAssignment => "on-assignment",
+        };
+        let check = match &site.check {
+            Check::Tcp => table! { "tcp": Value::from(true), },
+            Check::Path(path) => table! { "path": Value::from(path.as_str()), },
+        };
+        let terms = &site.terms;
+        let guarantee = terms.guarantee;
+        let objective = terms.objective.map(|objective| objective.p99_us / 1_000);
+        let max = (guarantee.max != u16::MAX).then(|| Value::from(u32::from(guarantee.max)));
+        let command = (!site.command.is_empty()).then(|| Value::from(site.command.clone()));
+        table! {
+            "name": Value::from(site.name.as_str()),
+            "hosts": Value::from(site.hosts.clone()),
+            "priority": Value::from(u32::from(terms.priority.0)),
+            "hard": Value::from(u32::from(guarantee.hard)),
+            "soft": Value::from(u32::from(guarantee.soft)),
+            "max": max,
+            "p99_ms": objective.map(Value::from),
+            "classes": texts(self.class_names(terms.wants)),
+            "unfit_pct": Value::from(u32::from(terms.unfit_pct)),
+            "nodes": Value::from(u32::from(site.nodes)),
+            "balance": Value::from(balance),
+            "queue_max": Value::from(site.queue_max),
+            "queue_timeout_ms": Value::from(site.queue_timeout_ms),
+            "command": command,
+            "start": Value::from(start),
+            "check": Value::from(check),
+            "tls": site.tls.as_ref().map(tls_table).map(Value::from),
+            "proxy_protocol_out": Value::from(match site.proxy_protocol_out {
+                None => "off",
+                Some(ProxyVersion::V1) => "v1",
+                Some(ProxyVersion::V2) => "v2",
+            }),
+            "slow_start_ms": Value::from(site.slow_start_ms),
+            "sticky": site.sticky.as_ref().map(|sticky| Value::from(sticky_table(sticky))),
+            "rate": rate_table(&site.rate).map(Value::from),
+            "admission": admission_tables(&site.admission),
+        }
+    }
+
+    fn node_table(&self, node: &Node) -> Table {
+        let (host, servers) = match &node.servers {
+            Servers::Agent { host } => (Some(Value::from(host.to_string())), None),
+            Servers::Addresses(addresses) => {
+                let named = self.sites.iter().zip(addresses);
+                let servers: Table = named
+                    .map(|(site, address)| (site.name.clone(), Value::from(address.to_string())))
+                    .collect();
+                (None, Some(Value::from(servers)))
+            }
+        };
+        table! {
+            "name": Value::from(node.name.as_str()),
+            "max_in_flight": Value::from(node.max_in_flight),
+            "capacity_pct": Value::from(u32::from(node.traits.capacity_pct)),
+            "classes": texts(self.class_names(node.traits.classes)),
+            "address": node.address.map(|address| Value::from(address.to_string())),
+            "host": host,
+            "servers": servers,
+        }
     }
 }

@@ -35,9 +35,13 @@ pub const POOL: Section = Section {
         ),
         key(
             "policy",
-            Kind::Choice(&["reconf", "rigid"]),
+            Kind::Choice(&["reconf", "rigid", "reconf_p", "reconf_pq", "staged", "slo"]),
             Missing::Text("reconf"),
-            "`reconf` moves nodes to loaded sites; `rigid` leaves each where it started.",
+            "`reconf` moves nodes from lightly loaded sites to loaded ones; `rigid` leaves each \
+             where it started. `reconf_p` also takes from sites with a smaller `priority`, however \
+             loaded they are; `reconf_pq` does so up to `soft`, and gives back what was lent. \
+             `staged` does the same for unlike nodes, by `capacity_pct` and `classes`; `slo` gives \
+             nodes by `p99_ms`, within `hard`, `soft` and `max`.",
         ),
         key(
             "mode",
@@ -351,12 +355,48 @@ pub const SITES: Section = Section {
             Missing::Required,
             "Host names that mean this site; `*.example.org` for all names below one.",
         ),
+        int(
+            "priority",
+            0,
+            255,
+            0,
+            "The larger goes first: policies that read it take nodes for this site from loaded \
+             sites with a smaller one.",
+        ),
         int("hard", 0, 16_382, 1, "Nodes that no move ever takes from it."),
+        key(
+            "soft",
+            Kind::Integer { min: 0, max: 16_382 },
+            Missing::Means("as `hard`"),
+            "Nodes that it gets back when it is loaded, from sites with the same or a smaller \
+             `priority`. All `soft` together may exceed the pool: `polder check` says who gets \
+             what.",
+        ),
         key(
             "max",
             Kind::Integer { min: 1, max: 16_382 },
             Missing::Means("no bound"),
             "Nodes beyond which it takes no more.",
+        ),
+        key(
+            "p99_ms",
+            Kind::Integer { min: 1, max: HOUR_MS },
+            Missing::Means("none"),
+            "Its objective: 99 of 100 requests are answered within this time.",
+        ),
+        key(
+            "classes",
+            Kind::Texts,
+            Missing::Means("none: each node serves it well"),
+            "Classes that a node needs to serve it well; at most 32 names in a pool.",
+        ),
+        int(
+            "unfit_pct",
+            0,
+            100,
+            0,
+            "What a node without these classes does for it, in percent of its capacity. 0: it \
+             is never given to the site.",
         ),
         key(
             "nodes",
@@ -432,6 +472,13 @@ pub const SITES: Section = Section {
             Kind::Table,
             Missing::Means("no limit"),
             "How many requests a client and the site may make: `{ client_per_s = 50 }`.",
+        ),
+        key(
+            "admission",
+            Kind::Tables,
+            Missing::Means("all requests are alike"),
+            "Which requests go first, the most important first: `[{ name = \"gold\", header = \
+             \"X-Plan: gold\" }, { name = \"api\", path = \"/api/\" }]`.",
         ),
     ],
 };
@@ -549,6 +596,35 @@ pub const RATE: Section = Section {
     ],
 };
 
+/// `admission = [{ ... }]` of a site.
+pub const ADMISSION: Section = Section {
+    name: "admission",
+    repeated: true,
+    help: "Classes of requests, the most important first; at most 7. Requests that match none form \
+           the last one, `other`. Of those that wait, higher classes go first; in a full queue a \
+           higher one takes the place of the newest of the lowest. Where the site has an objective \
+           (`p99_ms`), requests that would be answered too late are refused at once, but for the \
+           highest class. Who is refused gets 503 and, in `Retry-After`, the seconds until the \
+           queue would be empty, 1 to 60. What a client says is believed: where clients choose \
+           the header, it says what they want, not what they may have.",
+    keys: &[
+        key("name", Kind::Text, Missing::Required, "Names the class, in metrics and the log."),
+        key(
+            "header",
+            Kind::Text,
+            Missing::Means("any"),
+            "A header field that its requests have: `Name: value`, or `Name` for any value.",
+        ),
+        key(
+            "path",
+            Kind::Text,
+            Missing::Means("any"),
+            "What the path of its requests begins with, as clients send it. With both, both must \
+             match.",
+        ),
+    ],
+};
+
 /// `[[nodes]]`.
 pub const NODES: Section = Section {
     name: "nodes",
@@ -569,6 +645,19 @@ pub const NODES: Section = Section {
             8,
             "Requests that it takes at once, over all \
              edges and sites.",
+        ),
+        int(
+            "capacity_pct",
+            1,
+            10_000,
+            100,
+            "How much it serves in a given time, in percent of a usual node.",
+        ),
+        key(
+            "classes",
+            Kind::Texts,
+            Missing::Means("none"),
+            "What kinds of node it is, as the sites' `classes` name them.",
         ),
         key(
             "host",

@@ -2,6 +2,7 @@
 
 mod render;
 mod report;
+mod terms;
 mod traffic;
 
 pub use render::{moves_table, status_text};
@@ -9,7 +10,8 @@ pub use report::{
     ChangeStatus, EdgeStatus, MoveRecord, NodeState, NodeStatus, PoolStatus, REPORT_VERSION,
     SiteStatus, StatusReport, Warning,
 };
-pub use traffic::TrafficStatus;
+pub use terms::{BelowHardStatus, TermsStatus, TraitsStatus};
+pub use traffic::{ClassStatus, TrafficStatus};
 
 /// A small pool for tests.
 #[cfg(test)]
@@ -27,10 +29,13 @@ pub(crate) fn example() -> StatusReport {
         failed: 1,
         refused: 2,
         traffic: TrafficStatus::default(),
+        classes: Vec::new(),
+        terms: TermsStatus { soft: 1, hard_met: true, soft_met: true, ..TermsStatus::default() },
     };
     let node = |name: &str, site: Option<&str>, state| NodeStatus {
         name: name.into(),
         site: site.map(str::to_owned),
+        version: 2,
         in_flight: 4,
         max_in_flight: 8,
         upgraded: 3,
@@ -38,6 +43,7 @@ pub(crate) fn example() -> StatusReport {
         restarts: 1,
         servers: vec!["ready".into(), "starting".into()],
         scheduled: None,
+        traits: TraitsStatus::default(),
     };
     StatusReport {
         version: REPORT_VERSION,

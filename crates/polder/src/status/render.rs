@@ -1,6 +1,7 @@
 //! Status as tables for a person.
 
 use super::report::{EdgeStatus, MoveRecord, NodeState, NodeStatus, SiteStatus, StatusReport};
+use crate::settings::KeyChange;
 use crate::terminal::{Paint, Style};
 use comfy_table::{Cell, CellAlignment, Color, ContentArrangement, Table};
 use std::collections::BTreeMap;
@@ -21,6 +22,10 @@ pub fn status_text(report: &StatusReport, style: Style) -> String {
     text.push('\n');
     text.push_str(&sites_table(&report.sites, style));
     text.push('\n');
+    if report.sites.iter().any(|site| !site.classes.is_empty()) {
+        text.push_str(&classes_table(&report.sites, style));
+        text.push('\n');
+    }
     text.push_str(&nodes_table(&report.nodes, style));
     text.push('\n');
     text.push_str(&edges_table(&report.edges, style));
@@ -69,6 +74,27 @@ fn headline(report: &StatusReport, style: Style) -> String {
             }
             None => writeln!(text, "{}", style.paint(Paint::Yellow, &under_way(&change.what))),
         };
+    }
+    text.push_str(&differs(&pool.differs, style));
+    text
+}
+
+/// What was set since the file was read.
+fn differs(changes: &[KeyChange], style: Style) -> String {
+    let mut text = String::new();
+    for change in changes.iter().take(NAMES_SHOWN_MAX) {
+        let KeyChange { site, key, from, to } = change;
+        let shown = |value: &Option<String>| value.as_deref().unwrap_or("not set").to_owned();
+        let (from, to) = (shown(from), shown(to));
+        let _ = writeln!(
+            text,
+            "{} sites.{site}.{key} is {to}, the file says {from}",
+            style.paint(Paint::Yellow, "Until the next reload:")
+        );
+    }
+    let more = changes.len().saturating_sub(NAMES_SHOWN_MAX);
+    if more > 0 {
+        let _ = writeln!(text, "and {more} more (`polder site list` counts them)");
     }
     text
 }
@@ -138,6 +164,14 @@ fn sites_table(sites: &[SiteStatus], style: Style) -> String {
         "FAILED",
         "REFUSED",
     ];
+    let differs = sites.iter().any(|site| site.terms.priority != sites[0].terms.priority);
+    if differs {
+        headings.insert(1, "PRIORITY");
+    }
+    let has_soft = sites.iter().any(|site| site.terms.soft != site.hard);
+    if has_soft {
+        headings.insert(2 + usize::from(differs) + 1, "SOFT");
+    }
     let limits = sites.iter().any(|site| site.traffic.limited() > 0);
     if limits {
         headings.push("LIMITED");
@@ -160,16 +194,68 @@ fn sites_table(sites: &[SiteStatus], style: Style) -> String {
             number(site.failed),
             number(site.refused),
         ];
+        if differs {
+            row.insert(1, number(site.terms.priority));
+        }
+        if has_soft {
+            let soft = number(site.terms.soft);
+            let soft = if site.terms.soft_met { soft } else { soft.fg(Color::Yellow) };
+            row.insert(2 + usize::from(differs) + 1, soft);
+        }
         if limits {
             row.push(number(site.traffic.limited()));
         }
         table.add_row(row);
     }
+    let mut text = lines(&table);
+    sites.iter().for_each(|site| kept(&mut text, site));
+    text
+}
+
+/// How a site's objective and its guarantees are kept, where there is something to tell.
+fn kept(text: &mut String, site: &SiteStatus) {
+    let (name, terms) = (&site.name, &site.terms);
+    if let Some(p99_ms) = terms.p99_ms {
+        let share = 100.0 * terms.slower as f64 / site.requests.max(1) as f64;
+        let _ = write!(text, "{name}: {} requests ({share:.2} %) took longer than ", terms.slower);
+        let _ = match terms.service_ms {
+            Some(ms) => writeln!(text, "{p99_ms} ms; servers take {ms:.1} ms each"),
+            None => writeln!(text, "{p99_ms} ms"),
+        };
+    }
+    let below = &terms.below_hard;
+    if below.unmet_s + below.node_s + below.move_s > 0.0 {
+        let (unmet, node, moves) = (below.unmet_s, below.node_s, below.move_s);
+        let _ = writeln!(
+            text,
+            "{name}: below its hard guarantee for {unmet:.1} s before it had it first, {node:.1} s \
+             by nodes that failed, {moves:.1} s by moves"
+        );
+    }
+}
+
+fn classes_table(sites: &[SiteStatus], style: Style) -> String {
+    let mut table = table(&["SITE", "CLASS", "QUEUED", "REQUESTS", "SHED"], style);
+    for site in sites {
+        for class in &site.classes {
+            table.add_row(vec![
+                Cell::new(&site.name),
+                Cell::new(&class.name),
+                number(class.queued),
+                number(class.requests),
+                number(class.shed),
+            ]);
+        }
+    }
     lines(&table)
 }
 
 fn nodes_table(nodes: &[NodeStatus], style: Style) -> String {
-    let headings = ["NODE", "SITE", "IN FLIGHT", "OF", "STATE", "RESTARTS"];
+    let mut headings = vec!["NODE", "SITE", "IN FLIGHT", "OF", "STATE", "RESTARTS"];
+    let differ = nodes.iter().any(|node| !node.traits.is_usual());
+    if differ {
+        headings.extend(["CAPACITY", "CLASSES"]);
+    }
     let mut table = table(&headings, style);
     for node in nodes.iter().take(NODES_SHOWN_MAX) {
         let colour = match node.state {
@@ -179,14 +265,19 @@ fn nodes_table(nodes: &[NodeStatus], style: Style) -> String {
             NodeState::AgentDead | NodeState::Unreachable => Some(Color::Red),
         };
         let state = Cell::new(node.state.name());
-        table.add_row(vec![
+        let mut row = vec![
             Cell::new(&node.name),
             Cell::new(node.site.as_deref().unwrap_or("-")),
             number(node.in_flight),
             number(node.max_in_flight),
             colour.map_or(state.clone(), |colour| state.fg(colour)),
             number(node.restarts),
-        ]);
+        ];
+        if differ {
+            row.push(number(format!("{} %", node.traits.capacity_pct)));
+            row.push(Cell::new(node.traits.classes.join(" ")));
+        }
+        table.add_row(row);
     }
     let mut text = lines(&table);
     let more = nodes.len().saturating_sub(NODES_SHOWN_MAX);
@@ -291,7 +382,7 @@ fn ago(ms: u64) -> String {
 mod tests {
     use super::super::example;
     use super::*;
-    use crate::status::Warning;
+    use crate::status::{ClassStatus, Warning};
 
     #[test]
     fn the_tables_say_who_serves_what() {
@@ -336,6 +427,71 @@ mod tests {
     }
 
     #[test]
+    fn classes_are_told_where_there_are_any() {
+        let mut report = example();
+        assert!(!status_text(&report, Style::PLAIN).contains("CLASS"));
+        let class =
+            |name: &str, shed| ClassStatus { name: name.to_owned(), requests: 70, shed, queued: 2 };
+        report.sites[0].classes = vec![class("gold", 0), class("other", 9)];
+        let text = status_text(&report, Style::PLAIN);
+        let rows: Vec<Vec<&str>> = text
+            .lines()
+            .skip_while(|line| !line.contains("CLASS"))
+            .take(3)
+            .map(|line| line.split_whitespace().collect())
+            .collect();
+        assert_eq!(rows[1], ["shop", "gold", "2", "70", "0"]);
+        assert_eq!(rows[2], ["shop", "other", "2", "70", "9"]);
+    }
+
+    #[test]
+    fn what_differs_from_the_file_is_told() {
+        let mut report = example();
+        let change = |key: &str, from: Option<&str>| KeyChange {
+            site: "shop".into(),
+            key: key.into(),
+            from: from.map(str::to_owned),
+            to: Some("3".into()),
+        };
+        report.pool.differs = vec![change("hard", Some("1")), change("max", None)];
+        let text = status_text(&report, Style::PLAIN);
+        let line = "Until the next reload: sites.shop.hard is 3, the file says 1\n";
+        assert!(text.contains(line), "{text}");
+        assert!(text.contains("sites.shop.max is 3, the file says not set"), "{text}");
+        report.pool.differs = vec![change("hard", None); NAMES_SHOWN_MAX + 2];
+        assert!(status_text(&report, Style::PLAIN).contains("and 2 more"));
+    }
+
+    #[test]
+    fn terms_are_told_where_they_differ() {
+        let mut report = example();
+        let plain = status_text(&report, Style::PLAIN);
+        assert!(
+            !plain.contains("PRIORITY") && !plain.contains("SOFT") && !plain.contains("CLASSES")
+        );
+        let terms = &mut report.sites[0].terms;
+        (terms.priority, terms.soft, terms.soft_met) = (7, 3, false);
+        (terms.p99_ms, terms.slower, terms.service_ms) = (Some(50), 25, Some(4.25));
+        terms.below_hard.node_s = 1.5;
+        report.nodes[1].traits.classes = vec!["gpu".into(), "ssd".into()];
+        let text = status_text(&report, Style::PLAIN);
+        let words = |start: &str| -> Vec<&str> {
+            let line = text.lines().find(|line| line.trim_start().starts_with(start)).unwrap();
+            line.split_whitespace().collect()
+        };
+        let headings = ["SITE", "PRIORITY", "NODES", "HARD", "SOFT", "MAX", "LOAD"];
+        assert_eq!(words("SITE")[..7], headings);
+        assert_eq!(words("shop")[..6], ["shop", "7", "1", "1", "3", "4"]);
+        assert_eq!(words("n2")[6..], ["100", "%", "gpu", "ssd"]);
+        let objective =
+            "shop: 25 requests (0.50 %) took longer than 50 ms; servers take 4.2 ms each";
+        assert!(text.contains(objective), "{text}");
+        assert!(text.contains("shop: below its hard guarantee for 0.0 s before"), "{text}");
+        assert!(text.contains("1.5 s by nodes that failed, 0.0 s by moves"), "{text}");
+        assert!(text.lines().all(|line| line.len() <= 120), "{text}");
+    }
+
+    #[test]
     fn a_dead_edge_a_pause_and_a_large_pool_are_told() {
         let mut report = example();
         report.edges[0].alive = false;
@@ -363,6 +519,7 @@ mod tests {
             decided_ns: 0,
             effect_ns: 0,
             first_dispatch_ns: None,
+            ..MoveRecord::default()
         };
         let observed = MoveRecord { observed_only: true, ..one.clone() };
         let text = moves_table(&[one, observed], 3_500, Style::PLAIN);

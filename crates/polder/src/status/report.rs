@@ -3,8 +3,9 @@
 //! Each edge reports the whole pool as its last look saw it, and its own requests; the parent
 //! process of `polder up` puts the reports of its edges together ([`StatusReport::merge`]).
 
-use super::traffic::TrafficStatus;
-use crate::settings::SettingsHash;
+use super::terms::{TermsStatus, TraitsStatus};
+use super::traffic::{ClassStatus, TrafficStatus};
+use crate::settings::{KeyChange, SettingsHash};
 use serde::{Deserialize, Serialize};
 use std::fmt;
 
@@ -61,15 +62,19 @@ pub struct PoolStatus {
     /// How often another program took the parent's place.
     #[serde(default)]
     pub upgrades: u32,
-    /// The last reload or upgrade.
+    /// The last change of settings or program.
     #[serde(default)]
     pub change: Option<ChangeStatus>,
+    /// Keys that were set while it runs, and differ from the file: from what it said when it was
+    /// read last to what holds until it is read again.
+    #[serde(default)]
+    pub differs: Vec<KeyChange>,
 }
 
-/// A reload or an upgrade.
+/// A reload, a set of a site's keys, or an upgrade.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ChangeStatus {
-    /// `reload` or `upgrade`.
+    /// `reload`, `site set` or `upgrade`.
     pub what: String,
     /// When it began; milliseconds since 1970.
     pub at_unix_ms: u64,
@@ -107,6 +112,12 @@ pub struct SiteStatus {
     /// What the edges did with them besides.
     #[serde(default)]
     pub traffic: TrafficStatus,
+    /// Its admission classes, the most important first; empty where it has none.
+    #[serde(default)]
+    pub classes: Vec<ClassStatus>,
+    /// What else it was promised, and how that is kept.
+    #[serde(default)]
+    pub terms: TermsStatus,
 }
 
 /// One node.
@@ -116,6 +127,9 @@ pub struct NodeStatus {
     pub name: String,
     /// The site whose new requests it accepts.
     pub site: Option<String>,
+    /// How often it has moved.
+    #[serde(default)]
+    pub version: u32,
     /// Requests in flight, over all edges and sites.
     pub in_flight: u32,
     /// Requests that it takes at once.
@@ -133,6 +147,9 @@ pub struct NodeStatus {
     /// `normal: ` and why; none under `polder up`.
     #[serde(default)]
     pub scheduled: Option<String>,
+    /// What it is.
+    #[serde(default)]
+    pub traits: TraitsStatus,
 }
 
 /// How a node is.
@@ -317,7 +334,7 @@ impl fmt::Display for Warning {
 }
 
 /// One move, as the log keeps it.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct MoveRecord {
     /// When it took effect; milliseconds since 1970, by the edge's clock. For people only.
     pub at_unix_ms: u64,
@@ -347,6 +364,12 @@ pub struct MoveRecord {
     /// The first request to the moved node, by the same clock.
     #[serde(default)]
     pub first_dispatch_ns: Option<u64>,
+    /// How often the node has moved, this move included.
+    #[serde(default)]
+    pub version: Option<u32>,
+    /// A moment before it took effect and one after it, by the same clock: as near as can be told.
+    #[serde(default)]
+    pub swapped_ns: Option<(u64, u64)>,
 }
 
 impl StatusReport {
@@ -368,6 +391,8 @@ impl StatusReport {
                 site.failed += other.failed;
                 site.refused += other.refused;
                 site.traffic.add(&other.traffic);
+                ClassStatus::add_all(&mut site.classes, &other.classes);
+                site.terms.add(&other.terms);
             }
             for (node, other) in merged.nodes.iter_mut().zip(&report.nodes) {
                 node.upgraded += other.upgraded;
@@ -431,9 +456,12 @@ mod tests {
         second.edges[0].look_every_ms = 0.5;
         second.sites[0].queued = 99;
         second.edges[0].settings_hash = SettingsHash(5);
+        (second.sites[0].terms.slower, second.sites[0].terms.below_hard.node_s) = (7, 2.5);
         let merged = StatusReport::merge(vec![second, first.clone()]).unwrap();
         assert_eq!(merged.edges.iter().map(|edge| edge.edge).collect::<Vec<_>>(), [0, 7]);
         assert_eq!(merged.sites[0].requests, 2 * first.sites[0].requests);
+        assert_eq!(merged.sites[0].terms.slower, 7);
+        assert_eq!(merged.sites[0].terms.below_hard.node_s, 2.5);
         // The busier edge's view holds for what both see.
         assert_eq!(merged.sites[0].queued, 99);
         let differ = Warning::SettingsDiffer { edge: 7, hash: SettingsHash(5) };

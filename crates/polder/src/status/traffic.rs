@@ -46,3 +46,30 @@ impl TrafficStatus {
         self.slow = self.slow.max(other.slow);
     }
 }
+
+/// One admission class of a site, over the edges of a report.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ClassStatus {
+    /// Its name; `other` for requests that match no class.
+    pub name: String,
+    /// Requests of the class.
+    pub requests: u64,
+    /// Of these, those refused for want of room.
+    pub shed: u64,
+    /// Those that wait at present.
+    pub queued: u64,
+}
+
+impl ClassStatus {
+    /// Adds what another edge counts for the same classes.
+    pub(super) fn add_all(classes: &mut [Self], others: &[Self]) {
+        for class in classes {
+            let Some(other) = others.iter().find(|other| other.name == class.name) else {
+                continue;
+            };
+            class.requests += other.requests;
+            class.shed += other.shed;
+            class.queued += other.queued;
+        }
+    }
+}

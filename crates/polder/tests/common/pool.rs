@@ -32,6 +32,8 @@ pub enum Servers {
     Stubs(NodeOptions),
     /// Each node has an agent, which starts `polder stub` for each site.
     Agents { service: Duration },
+    /// The same with another program.
+    Command(Vec<String>),
 }
 
 /// What a pool is made of. The lines go into the settings as they are.
@@ -79,6 +81,7 @@ impl Recipe {
         match &mut self.servers {
             Servers::Stubs(stub) => stub.service_time = time,
             Servers::Agents { service } => *service = time,
+            Servers::Command(_) => panic!("a foreign program takes as long as it takes"),
         }
         self
     }
@@ -112,12 +115,16 @@ impl Recipe {
         }
         for (name, lines) in &self.sites {
             put(format!("[[sites]]\nname = \"{name}\"\nhosts = [\"{name}.test\"]\n{lines}"));
-            if let Servers::Agents { service } = self.servers {
-                let us = service.as_micros();
-                put(format!(
-                    "command = [\"{PROGRAM}\", \"stub\", \"--listen\", \"{{host}}:{{port}}\", \
-                     \"--service-us\", \"{us}\"]"
-                ));
+            match &self.servers {
+                Servers::Stubs(_) => {}
+                Servers::Agents { service } => {
+                    let us = service.as_micros();
+                    put(format!(
+                        "command = [\"{PROGRAM}\", \"stub\", \"--listen\", \
+                         \"{{host}}:{{port}}\", \"--service-us\", \"{us}\"]"
+                    ));
+                }
+                Servers::Command(command) => put(format!("command = {command:?}")),
             }
         }
         for node in self.node_names() {

@@ -2,8 +2,9 @@
 //!
 //! Eight nodes, three edges, two to four sites with guarantees and priorities drawn from the seed;
 //! look 20 ms, hold 60 ms, a network between the machines. Loads change every few seconds; ten
-//! faults come in the first 45 s, some of them at once. The last 15 s are quiet, and one site has
-//! more than its share: whatever was broken must have been mended, and the site be helped.
+//! faults come in the first 45 s, some of them at once; a crash in mid-move waits for a move, which
+//! may be later. In the last 15 s one site has more than its share: whatever was broken must have
+//! been mended, and the site be helped.
 
 use crate::fault::plan;
 use crate::options::{NodeSpec, Options, SiteSpec, Transport, spread};

@@ -2,10 +2,11 @@
 //! a site needs and others lack.
 //!
 //! Four to six sites on ten to eighteen nodes, handed out without regard to what they are good at.
+//! Each site can do without one or two of its nodes, and may have one to three more than it has.
 //! Load is a fluid (requests would be the same rates with noise). After a calm second one site
 //! gets more than its nodes can serve, and the others stay as light as they were; so the figure is
-//! how well a policy finds nodes that are fit for that site. What is counted is the requests of all
-//! sites that are served within their objective.
+//! how well a policy finds the few nodes that are fit for that site. What is counted is the
+//! requests of all sites that are served within their objective.
 
 use crate::options::{NodeSpec, Options, SiteSpec};
 use crate::outcome::Outcome;
@@ -25,8 +26,12 @@ const CALM_NS: u64 = 1_000 * MS;
 const BURST_NS: u64 = 5_000 * MS;
 /// Loads of the sites that stay light: of what they can serve.
 const LIGHT: (f64, f64) = (0.05, 0.4);
-/// What the loaded site gets, of what it could serve with every node that a light site can spare.
-const BURST: (f64, f64) = (0.6, 1.0);
+/// What the loaded site gets beyond what its own nodes can serve: of what the fittest nodes that
+/// light sites can spare would serve, as many as it may have.
+const BURST: (f64, f64) = (0.7, 0.95);
+/// Nodes that a site can do without, and that it may have more, at the most.
+const SPARE_MAX: u64 = 2;
+const MORE_MAX: u64 = 3;
 
 /// A random pool.
 #[derive(Clone, Debug)]
@@ -48,7 +53,15 @@ pub fn pool(seed: u64) -> Pool {
     let mut random = Random::of(seed, Stream::Scenario);
     let count = random.between(4, 6) as usize;
     let sites: Vec<SiteSpec> = (0..count).map(|_| site(&mut random)).collect();
+    let mut sites = sites;
     let nodes = nodes(&mut random, &sites);
+    for (place, site) in sites.iter_mut().enumerate() {
+        let own = nodes.iter().filter(|node| node.site.is_some_and(|s| s.index() == place));
+        let own = own.count() as u16;
+        let hard = own.saturating_sub(random.between(1, SPARE_MAX) as u16).max(1);
+        let max = own + random.between(1, MORE_MAX) as u16;
+        site.terms.guarantee = Guarantee { hard, soft: hard, max };
+    }
     let options = Options {
         seed,
         edges: 2,
@@ -64,9 +77,13 @@ pub fn pool(seed: u64) -> Pool {
     let place = random.below(count as u64) as usize;
     let loaded = SiteId::from_index(place).unwrap_or(SiteId::MIN);
     let spare = spare(&options, &loads, loaded);
-    let best: f64 = spare.iter().map(|&(_, _, per_second)| per_second).sum();
+    let own = options.nodes.iter().filter(|node| node.site == Some(loaded)).count();
+    let more = usize::from(options.sites[place].terms.guarantee.max) - own;
+    let mut best: Vec<f64> = spare.iter().map(|&(_, _, per_second)| per_second).collect();
+    best.sort_by(|a, b| b.total_cmp(a));
+    let best: f64 = best.iter().take(more).sum();
     let of_best = BURST.0 + random.unit() * (BURST.1 - BURST.0);
-    let burst = (can(&options, place) + best) * of_best;
+    let burst = can(&options, place) + best * of_best;
     let mut steps = Vec::new();
     for (index, load) in loads.iter().enumerate() {
         let Ok(site) = SiteId::from_index(index) else { break };
@@ -191,9 +208,40 @@ pub fn compare(
     Ok(Compared { seed, ratio: first / second.max(1.0), lightest_is_not_fittest })
 }
 
+/// Many pools.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Summary {
+    /// How many.
+    pub pools: usize,
+    /// The least ratio of all.
+    pub least: f64,
+    /// The median of all.
+    pub median: f64,
+    /// Pools whose lightest donor is not the fittest.
+    pub unlike: usize,
+    /// The median of those.
+    pub median_unlike: f64,
+}
+
+/// Sums up; all ratios are NaN without pools.
+#[must_use]
+pub fn summary(all: &[Compared]) -> Summary {
+    let median = |only: fn(&Compared) -> bool| {
+        let mut ratios: Vec<f64> =
+            all.iter().filter(|one| only(one)).map(|one| one.ratio).collect();
+        ratios.sort_by(f64::total_cmp);
+        (ratios.len(), ratios.get(ratios.len() / 2).copied().unwrap_or(f64::NAN))
+    };
+    let (pools, of_all) = median(|_| true);
+    let (unlike, median_unlike) = median(|one| one.lightest_is_not_fittest);
+    let least = all.iter().map(|one| one.ratio).fold(f64::NAN, f64::min);
+    Summary { pools, least, median: of_all, unlike, median_unlike }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+    use policy::{Kind, Thresholds};
 
     #[test]
     fn pools_are_real_and_many_have_a_lightest_donor_that_is_not_the_fittest() {
@@ -211,8 +259,19 @@ mod tests {
 
     #[test]
     fn a_policy_beside_itself_is_as_good() {
-        let policy = || Box::new(policy::Reconf::default());
+        let policy = || Kind::ReconfPq.build(Thresholds::default());
         let compared = compare(3, policy(), policy()).unwrap();
         assert_eq!(compared.ratio, 1.0);
+    }
+
+    #[test]
+    fn the_fittest_node_serves_more_and_never_less() {
+        let of = |kind: Kind| kind.build(Thresholds::default());
+        let one = |seed| compare(seed, of(Kind::Staged), of(Kind::ReconfPq)).unwrap();
+        let all: Vec<Compared> = (1..=100).map(one).collect();
+        let summary = summary(&all);
+        println!("{summary:?}");
+        assert!(summary.least >= 0.98, "{summary:?}");
+        assert!(summary.median_unlike >= 1.1 && summary.unlike >= 20, "{summary:?}");
     }
 }

@@ -21,8 +21,8 @@ pub struct TraceArguments {
     #[arg(long = "trace", value_name = "FILE", required = true)]
     pub traces: Vec<PathBuf>,
 
-    /// How it is written, if that is not recognised: minutes, rates, counts, requests, tokens, log
-    /// or binary
+    /// How it is written, if that is not recognised: minutes, rates, counts, requests, tokens,
+    /// log, binary, functions or ends
     #[arg(long, value_name = "NAME", value_parser = format_named)]
     pub format: Option<Format>,
 
@@ -82,13 +82,13 @@ pub struct TraceArguments {
     pub json: bool,
 }
 
-fn format_named(name: &str) -> Result<Format, String> {
+pub(in crate::commands) fn format_named(name: &str) -> Result<Format, String> {
     let known = || Format::ALL.map(Format::name).join(", ");
     Format::named(name).ok_or_else(|| format!("known formats: {}", known()))
 }
 
 /// `90`, `1.5`, `10m`, `2h`, `1d`: seconds.
-fn time_s(text: &str) -> Result<f64, String> {
+pub(in crate::commands) fn time_s(text: &str) -> Result<f64, String> {
     let units = [('s', 1.0), ('m', 60.0), ('h', 3_600.0), ('d', 86_400.0)];
     let unit = units.into_iter().find(|(unit, _)| text.ends_with(*unit));
     let (number, factor) = match unit {
