@@ -1,9 +1,10 @@
 //! What lies where in shared memory, byte for byte, and how each word is read and written.
 //!
 //! `docs/layout.md` draws the kinds of region: the node record ([`NodeRecord`], in the memory of a
-//! node's agent), the site record ([`SiteRecord`], in the memory of the home) and the version
-//! table ([`versions`], one for each site). All are views over a [`remote_memory::Mapped`] region; every access is checked against the bounds and
-//! against the header, and no content of memory makes it panic.
+//! node's agent), the site record ([`SiteRecord`], in the memory of the home) and the version table
+//! ([`versions`], one for each site). All are views over a [`remote_memory::Mapped`] region; every
+//! access is checked against the bounds and against the header, and no content of memory makes it
+//! panic.
 //!
 //! - [`words`]: the 64-bit words and how they are packed.
 //! - [`seqlock`]: records of several words with one writer.

@@ -93,8 +93,8 @@
 //! **`fill` and `is_valid` are hot paths**: no system call, no allocation, no lock. Validation is
 //! one load per tag and one for the incarnation.
 //!
-//! `tests/model` runs these machines under the model checker, with the wrong variants; `tests/hammer`
-//! runs them on real memory, with writers that are killed.
+//! `tests/model` runs these machines under the model checker, with the wrong variants;
+//! `tests/hammer` runs them on real memory, with writers that are killed.
 
 mod access;
 mod begin;

@@ -4,7 +4,8 @@
 //! (up to the transport's `batch_ops_max`); begin and end take seven and four.
 //!
 //! A batch that is not answered leaves its update as a dead writer would: pending, which is safe,
-//! and to be settled. What of it lands late misses, for a settled word never has an old value again.
+//! and to be settled. What of it lands late misses, for a settled word never has an old value
+//! again.
 
 use super::layout::TableLayout;
 use super::steps::{Machine, Next, Op};

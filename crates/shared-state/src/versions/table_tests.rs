@@ -1,3 +1,6 @@
+//! The version table as its users see it: by cases, by deaths at each step, over batches, and
+//! against a naive twin.
+
 use super::super::steps::{Machine, Next};
 use super::super::{Check, PENDING_MAX, Run, Stamp, Want};
 use super::*;
