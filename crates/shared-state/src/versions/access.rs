@@ -53,14 +53,13 @@ pub(super) fn perform<A: Atomic>(word: &A, op: Op) -> u64 {
 #[inline]
 pub(super) fn is_valid<A: Atomic>(live: &A, words: &[A], filled: Filled, slots: &[Slot]) -> bool {
     fence(Ordering::Acquire);
-    let open = live.load(Ordering::Acquire) == filled.incarnation.0;
-    // Nothing is decided between two loads, so that the processor has many under way.
-    let unchanged = |valid: bool, slot: &Slot| {
-        let word = words.get(slot.0 as usize).map(|word| word.load(Ordering::Acquire));
-        let is_unchanged = |word| VersionWord::unpack(word).is_unchanged_since(filled.sequence);
-        valid & word.is_some_and(is_unchanged)
-    };
-    open & slots.iter().fold(true, unchanged)
+    let mut changed = live.load(Ordering::Acquire) ^ filled.incarnation.0;
+    for slot in slots {
+        let Some(word) = words.get(slot.0 as usize) else { return false };
+        // Nothing is decided between two loads, so that the processor has many under way.
+        changed |= VersionWord::change_since(word.load(Ordering::Acquire), filled.sequence);
+    }
+    changed == 0
 }
 
 #[cfg(test)]

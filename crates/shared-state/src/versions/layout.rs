@@ -4,7 +4,7 @@ use super::steps::{Place, Shape};
 use super::word::SlotBits;
 use crate::LINE_WORDS;
 use crate::header::{self, LayoutError};
-use remote_memory::Mapped;
+use remote_memory::{Mapped, RegionDescriptor};
 use std::sync::atomic::Ordering;
 
 pub(super) const MAGIC: u64 = u64::from_le_bytes(*b"POLDERVT");
@@ -24,6 +24,8 @@ pub const RECORDS: u16 = 1_024;
 pub const RECORD_SLOTS: u16 = 63;
 
 const SLOTS: usize = 4;
+/// What is read of a header: all up to the number of words.
+pub(super) const HEADER_WORDS: usize = SLOTS + 1;
 const LIVE: usize = LINE_WORDS;
 const SEQUENCE: usize = 2 * LINE_WORDS;
 /// The rest of the first page is spare.
@@ -112,17 +114,37 @@ impl TableLayout {
     pub(super) fn check(region: &dyn Mapped, incarnation: bool) -> Result<Self, LayoutError> {
         let check = if incarnation { header::check } else { header::check_kind };
         check(region, MAGIC, KIND, WORDS_AT)?;
-        let found = region.words()[SLOTS].load(Ordering::Relaxed);
-        let label = || region.descriptor().label.clone();
-        let Some(bits) = SlotBits::of(found) else {
-            let max = 1 << SlotBits::MAX;
-            return Err(LayoutError::OutOfRange { label: label(), field: "slots", found, max });
+        let slots = region.words()[SLOTS].load(Ordering::Relaxed);
+        Self::sized(&region.descriptor().label, slots, region.words().len() as u64 * 8)
+    }
+
+    /// For a region of this length whose header names so many words.
+    fn sized(label: &str, slots: u64, found: u64) -> Result<Self, LayoutError> {
+        let label = || label.to_owned();
+        let Some(bits) = SlotBits::of(slots) else {
+            let (field, max) = ("slots", 1 << SlotBits::MAX);
+            return Err(LayoutError::OutOfRange { label: label(), field, found: slots, max });
         };
         let layout = Self::new(bits);
-        let (found, needed) = (region.words().len() as u64 * 8, layout.region_bytes());
+        let needed = layout.region_bytes();
         if found < needed {
             return Err(LayoutError::TooShort { label: label(), found, needed });
         }
         Ok(layout)
+    }
+
+    /// Checks the words of a header that were read elsewhere against what its owner announced.
+    pub(super) fn of_header(
+        descriptor: &RegionDescriptor,
+        header: &[u64; HEADER_WORDS],
+    ) -> Result<Self, LayoutError> {
+        let label = &descriptor.label;
+        header::check_words(label, MAGIC, KIND, header[header::MAGIC], header[header::VERSION])?;
+        let (found, announced) = (header[header::INCARNATION], descriptor.incarnation.0);
+        if found != announced {
+            let label = label.clone();
+            return Err(LayoutError::WrongIncarnation { label, found, announced });
+        }
+        Self::sized(label, header[SLOTS], descriptor.length_bytes)
     }
 }

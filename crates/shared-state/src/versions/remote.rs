@@ -102,3 +102,8 @@ impl<M: Machine> Run<M> {
         if self.found.len() > self.ops.len() { Err(misfit()) } else { Ok(()) }
     }
 }
+
+#[cfg(test)]
+#[cfg(not(loom))]
+#[path = "remote_tests.rs"]
+mod tests;

@@ -39,6 +39,17 @@ pub struct Update {
     held: Vec<Held>,
 }
 
+/// A record that is in use.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PendingUpdate {
+    /// Whose update it is.
+    pub writer: WriterId,
+    /// How far it is.
+    pub phase: RecordPhase,
+    /// What it lists.
+    pub slots: Vec<Slot>,
+}
+
 /// A view of one site's version table. Cheap to clone.
 #[derive(Clone)]
 pub struct VersionTable {
@@ -54,8 +65,9 @@ impl fmt::Debug for VersionTable {
 }
 
 impl VersionTable {
-    /// Lays out a fresh region. Only its owner calls this, once. Updates can begin at once; hits
-    /// are not served before [`VersionTable::admit_hits`].
+    /// Lays out a fresh region. Only its owner calls this, once. Updates can begin at once, so the
+    /// site's earlier table must be retired by then; hits are not served before
+    /// [`VersionTable::admit_hits`] or [`VersionTable::admit_hits_after`].
     pub fn publish(region: Arc<dyn Mapped>, bits: SlotBits) -> Result<Self, LayoutError> {
         TableLayout::new(bits).publish(&*region)?;
         Self::open(region)
@@ -98,6 +110,12 @@ impl VersionTable {
         self.layout.bits().slots_of(tags)
     }
 
+    /// The word of one tag; allocates nothing.
+    #[must_use]
+    pub fn slot(&self, tag: &[u8]) -> Slot {
+        self.layout.bits().slot(tag)
+    }
+
     fn word(&self, place: Place) -> Option<&AtomicU64> {
         self.region.words().get(self.layout.index(place)?)
     }
@@ -115,6 +133,23 @@ impl VersionTable {
         matches!(self.perform(swap), found if found == CLOSED || found == open)
     }
 
+    /// [`VersionTable::admit_hits`] in the place of an earlier table: gives that one up, and admits
+    /// hits here once nothing is undecided there. May be called again at any time; the owner does
+    /// so whenever an update of the earlier table was ended or settled.
+    ///
+    /// # Errors
+    /// Whose updates are undecided in the earlier table, each writer once.
+    pub fn admit_hits_after(&self, earlier: &Self) -> Result<(), Vec<WriterId>> {
+        // In this order: an update that begins there sees that it is too late, or is seen here.
+        earlier.retire();
+        let undecided = earlier.undecided();
+        if undecided.is_empty() {
+            self.admit_hits(Decided);
+            return Ok(());
+        }
+        Err(undecided)
+    }
+
     /// Gives the table up: nothing is valid in it any more and no update begins. Those that have
     /// begun stay, and must be ended or settled before the next table admits hits.
     pub fn retire(&self) {
@@ -126,12 +161,28 @@ impl VersionTable {
     /// Whose updates have begun and are not ended, each once.
     #[must_use]
     pub fn undecided(&self) -> Vec<WriterId> {
-        let headers = (0..RECORDS).map(|record| self.load(Place::Header(record)));
-        let held = headers.map(RecordHeader::unpack).filter(|h| h.phase != RecordPhase::Free);
-        let mut writers: Vec<_> = held.map(|header| header.writer).collect();
+        let mut writers: Vec<_> = self.held_records().map(|(_, header)| header.writer).collect();
         writers.sort_unstable();
         writers.dedup();
         writers
+    }
+
+    /// The updates that have begun and are not ended, one for each record: what `polder cache
+    /// stats` shows to whoever has to settle. Those that change meanwhile may be told half.
+    #[must_use]
+    pub fn pending_updates(&self) -> Vec<PendingUpdate> {
+        let shape = self.layout.shape();
+        let pending = |(record, header): (u16, RecordHeader)| {
+            let entries: Vec<_> = shape.load_entries(record).map(|op| self.perform(op)).collect();
+            let slots = shape.listed(header, &entries);
+            PendingUpdate { writer: header.writer, phase: header.phase, slots }
+        };
+        self.held_records().map(pending).collect()
+    }
+
+    fn held_records(&self) -> impl Iterator<Item = (u16, RecordHeader)> {
+        let header = |record| (record, RecordHeader::unpack(self.load(Place::Header(record))));
+        (0..RECORDS).map(header).filter(|(_, header)| header.phase != RecordPhase::Free)
     }
 
     /// Marks slots as pending. Only when this has returned may the writer commit. On an error

@@ -1,13 +1,11 @@
-//! The version table as its users see it: by cases, by deaths at each step, over batches, and
-//! against a naive twin.
+//! The version table as its users see it: by cases, by deaths at each step, and against a
+//! naive twin.
 
 use super::super::steps::{Machine, Next};
-use super::super::{Check, PENDING_MAX, Run, Stamp, Want};
+use super::super::{PENDING_MAX, Stamp};
 use super::*;
 use proptest::prelude::{Strategy, prop_assert_eq, prop_oneof, proptest};
 use remote_memory::shm::OwnedRegion;
-use remote_memory::{Inline, Remote};
-use std::time::Duration;
 
 const A: WriterId = WriterId(1);
 const B: WriterId = WriterId(2);
@@ -57,6 +55,7 @@ fn the_hash_is_the_documented_one() {
     for (tag, default, least) in cases {
         assert_eq!(SlotBits::DEFAULT.slot(tag), Slot(default), "{tag:?}");
         assert_eq!(small().slot(tag), Slot(least), "{tag:?}");
+        assert_eq!(open().slot(tag), Slot(least));
     }
     assert_eq!(SlotBits::DEFAULT.slots_of(&["a", "page:1", "a"]), slots([6_435_008, 10_939_190]));
 }
@@ -272,50 +271,21 @@ fn a_settler_that_dies_at_any_step_is_followed_by_another() {
     }
 }
 
-/// Runs a machine over the face `Remote`.
-fn far<M: Machine>(remote: &mut Inline, table: &VersionTable, machine: M) -> M::Outcome {
-    let mut run = Run::new(table.layout, machine);
-    let key = table.region.descriptor().key;
-    loop {
-        let batch = match run.next(50).unwrap() {
-            Want::Done(outcome) => return outcome,
-            Want::Batch(batch) => batch,
-        };
-        assert!((1..=50).contains(&batch.len()));
-        let ticket = remote.submit(key, batch, Duration::from_secs(5)).unwrap();
-        let mut done = Vec::new();
-        remote.poll(&mut done);
-        assert_eq!(done[0].ticket, ticket);
-        run.reply(&done[0].results).unwrap();
-    }
-}
-
 #[test]
-fn the_same_goes_over_batches() {
-    let table = open();
-    let mut remote = Inline::new();
-    remote.add(Arc::clone(&table.region));
-    remote.open(table.region.descriptor()).unwrap();
-    let (changed, read) = (slots(10..70), slots(0..100));
-    let shape = table.layout.shape();
-
-    let filled = far(&mut remote, &table, Fill::default()).unwrap();
-    assert_eq!(Some(filled), table.fill());
-    assert!(far(&mut remote, &table, Check::new(filled, read.clone())));
-    let held = far(&mut remote, &table, Begin::new(shape, A, changed.clone(), 3)).unwrap();
-    assert_eq!(pending(&table, 10), 1);
-    assert!(!far(&mut remote, &table, Check::new(filled, read.clone())));
-    far(&mut remote, &table, Lower::new(held)).unwrap();
-    let filled = far(&mut remote, &table, Fill::default()).unwrap();
-    assert!(far(&mut remote, &table, Check::new(filled, read.clone())));
-    assert!(table.is_valid(filled, &read));
-
-    let held = far(&mut remote, &table, Begin::new(shape, A, changed, 3)).unwrap();
-    assert_eq!(far(&mut remote, &table, Settle::new(shape, held.record(), A, 3)), Ok(true));
-    assert_eq!(far(&mut remote, &table, Lower::new(held)), Err(EndError::Settled));
-    assert_eq!(pending(&table, 10), 0);
-    table.retire();
-    assert_eq!(far(&mut remote, &table, Fill::default()), None);
+fn a_new_table_is_opened_when_the_old_one_is_decided() {
+    let (old, new) = (open(), VersionTable::publish(region(), small()).unwrap());
+    let first = old.begin(A, &slots([1])).unwrap();
+    let _second = old.begin(B, &slots([1, 2])).unwrap();
+    assert_eq!(new.admit_hits_after(&old), Err(vec![A, B]));
+    assert_eq!((old.fill(), new.fill()), (None, None));
+    old.end(first).unwrap();
+    assert_eq!(new.admit_hits_after(&old), Err(vec![B]));
+    let begun = PendingUpdate { writer: B, phase: RecordPhase::Begun, slots: slots([1, 2]) };
+    assert_eq!(old.pending_updates(), [begun]);
+    assert_eq!(old.settle(B, Decided), Ok(1));
+    assert_eq!((new.admit_hits_after(&old), old.pending_updates()), (Ok(()), vec![]));
+    assert!(new.is_valid(new.fill().unwrap(), &slots([1, 2])));
+    assert_eq!(new.admit_hits_after(&old), Ok(()));
 }
 
 #[derive(Clone, Debug)]
@@ -366,6 +336,15 @@ impl Twin {
 }
 
 proptest! {
+    #[test]
+    fn a_word_says_the_same_without_a_branch(word: u64, near in 0..4_u64, from: u64) {
+        let sequence = Stamp::new(from >> 16).unwrap();
+        for word in [word, word & !0xffff, (sequence.get() + near).saturating_sub(2) << 16] {
+            let unchanged = VersionWord::unpack(word).is_unchanged_since(sequence);
+            prop_assert_eq!(VersionWord::change_since(word, sequence) == 0, unchanged);
+        }
+    }
+
     #[test]
     fn it_answers_as_its_naive_twin(steps in proptest::collection::vec(step(), 1..60)) {
         let (table, mut twin) = (open(), Twin::default());

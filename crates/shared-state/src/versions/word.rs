@@ -88,6 +88,13 @@ impl VersionWord {
     pub const fn is_unchanged_since(self, sequence: Stamp) -> bool {
         self.pending == 0 && self.stamp.0 <= sequence.0
     }
+
+    /// The same of a word as it lies in memory, without a branch: zero where it is unchanged.
+    #[inline]
+    pub(super) const fn change_since(word: u64, sequence: Stamp) -> u64 {
+        // With nothing pending, words stand in the order of their stamps.
+        word & PENDING_MAX as u64 | (word > sequence.0 << PENDING_BITS) as u64
+    }
 }
 
 /// The place of a word in its table.

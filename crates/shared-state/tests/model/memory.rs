@@ -108,6 +108,8 @@ pub(crate) enum Breach {
     UnknownCountsNothing,
     /// Whoever lowers a count leaves the stamp.
     StampKept,
+    /// Begin does not see that its table was given up.
+    RetiredUnseen,
 }
 
 /// A machine in the middle of a batch.
@@ -173,6 +175,8 @@ impl<M: Machine> Running<M> {
             }
             Op::Load(Place::Header(_))
                 if breach == Breach::UnknownCountsNothing
+                    // Its count, not its look at the record that it is to settle.
+                    && batch.len() > 1
                     && batch.iter().all(|op| matches!(op, Op::Load(Place::Header(_)))) =>
             {
                 let header = RecordHeader::unpack(memory.perform(op));
@@ -185,6 +189,9 @@ impl<M: Machine> Running<M> {
                     && matches!(place, Place::Word(_)) =>
             {
                 memory.perform(Op::Swap { place, expected, new: expected - 1 })
+            }
+            Op::Load(Place::Live) if breach == Breach::RetiredUnseen && memory.live == RETIRED => {
+                CLOSED
             }
             _ => memory.perform(op),
         }

@@ -27,7 +27,7 @@ pub(crate) enum Rules {
     SettleByTimer,
     /// A new table serves hits at once.
     OpensAtOnce,
-    /// Begin does not look whether the table was given up.
+    /// Something between a machine and its memory.
     Breach(Breach),
 }
 
