@@ -38,6 +38,7 @@ const TARGETS: &[Target] = &[
     target("agent_state", "agent", Place::Lib),
     target("node_record", "shared-state", Place::Lib),
     target("site_record", "shared-state", Place::Lib),
+    target("version_table", "shared-state", Place::Lib),
     target("shm_frames", "remote-memory", Place::Test("fuzz")),
     target("tcp_messages", "remote-memory", Place::Test("fuzz")),
     target("tcp_service", "remote-memory", Place::Test("tcp")),
