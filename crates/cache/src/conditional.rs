@@ -70,14 +70,17 @@ pub(crate) fn not_modified(response: &HeaderMap) -> HeaderMap {
 }
 
 /// Asks the server whether what is stored still holds; whether there is anything to ask with.
-pub(crate) fn ask(stored: &Validators, request: &mut HeaderMap) -> bool {
-    if let Some(tag) = &stored.etag {
+/// `strong`: only by an entity tag that stands for the very bytes.
+pub(crate) fn ask(stored: &Validators, strong: bool, request: &mut HeaderMap) -> bool {
+    let tag = stored.etag.as_ref().filter(|tag| !strong || is_strong(tag));
+    let modified = stored.last_modified.as_ref().filter(|_| !strong);
+    if let Some(tag) = tag {
         request.insert(IF_NONE_MATCH, tag.clone());
     }
-    if let Some(modified) = &stored.last_modified {
+    if let Some(modified) = modified {
         request.insert(IF_MODIFIED_SINCE, modified.clone());
     }
-    stored.any()
+    tag.is_some() || modified.is_some()
 }
 
 /// By what the server tells its responses apart: its own words, not those that we added.

@@ -9,7 +9,7 @@ use crate::collapse::FlightId;
 use crate::entry::{Client, Entry};
 use crate::key::{Key, Request};
 use crate::moment::UnixMs;
-use crate::options::Rules;
+use crate::options::{Mode, Rules};
 use crate::status::Forward;
 use crate::{conditional, forward};
 
@@ -95,12 +95,21 @@ impl<P> Fetch<P> {
 
     fn prepare(&mut self, rules: &Rules, varied: &[HeaderName]) {
         self.sent = forward::prepare(rules, &self.client, varied);
-        self.conditional = match &self.stored {
-            Some(entry) if self.method == Method::GET => {
-                conditional::ask(&entry.validators, &mut self.sent)
-            }
-            _ => false,
-        };
+        self.conditional = self.ask(rules);
+    }
+
+    /// Adds conditions; whether there are any.
+    ///
+    /// None where what is stored was updated or purged: servers tell versions apart by a second and
+    /// a length, so the new one may look like the old one to them. In mode `strict` none that a
+    /// server does not warrant byte for byte.
+    fn ask(&mut self, rules: &Rules) -> bool {
+        let Some(entry) = &self.stored else { return false };
+        if self.method != Method::GET || self.why == Forward::Miss {
+            return false;
+        }
+        let strong = rules.mode == Mode::Strict;
+        conditional::ask(&entry.validators, strong, &mut self.sent)
     }
 
     /// The same question without conditions, and with what a `Vary` has asked for.

@@ -3,6 +3,7 @@
 
 mod life;
 mod noise;
+mod race;
 mod shared;
 mod suite;
 mod world;
