@@ -12,8 +12,14 @@
 //! landed   stored: all waiters look up again;  not stored: all go alone
 //! crashed  the first waiter leads (it looks up and fetches); the rest wait for it
 //! ```
+//!
+//! A server that gave no response has *landed*, not stored: were it crashed, each waiter in turn
+//! would wait for the same dead server. Who looks up and finds nothing arrives again, one round
+//! further: under steady purges the rounds end it.
 
 use std::collections::{HashMap, VecDeque};
+
+use crate::rules::NotStored;
 
 /// What requests wait by: the same for those that one response could be for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -37,10 +43,22 @@ pub enum Role {
 /// How a flight ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Landing {
-    /// Its response is stored.
+    /// Its response is stored, or would be but for a purge: it is worth while to look up again.
     Stored,
-    /// It is not, or was answered from what is stored for this client alone.
+    /// It is for its own client alone, or there is none.
     NotStored,
+}
+
+impl Landing {
+    /// What [`Cache::finish`](crate::Cache::finish), or a reply without a fill, means for those who
+    /// wait.
+    #[must_use]
+    pub const fn of(stored: Result<(), NotStored>) -> Self {
+        match stored {
+            Ok(()) | Err(NotStored::Purged) => Self::Stored,
+            Err(_) => Self::NotStored,
+        }
+    }
 }
 
 /// What those who waited do now.
@@ -116,7 +134,7 @@ impl Collapse {
         }
     }
 
-    /// The leader ended without a response: its client or its server went away.
+    /// The leader's client went away before there was a response.
     pub fn crashed(&mut self, flight: FlightId) -> Wake {
         let next = self.flights.get_mut(&flight).and_then(VecDeque::pop_front);
         if next.is_none() {

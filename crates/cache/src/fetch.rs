@@ -2,14 +2,14 @@
 
 use std::sync::Arc;
 
-use http::header::HeaderMap;
+use http::header::{AUTHORIZATION, COOKIE, HeaderMap};
 use http::{HeaderName, Method};
 
 use crate::collapse::FlightId;
 use crate::entry::{Client, Entry};
 use crate::key::{Key, Request};
 use crate::moment::UnixMs;
-use crate::options::{Mode, Rules};
+use crate::options::{Cookies, Mode, Rules};
 use crate::status::Forward;
 use crate::{conditional, forward};
 
@@ -31,6 +31,8 @@ pub struct Fetch<P> {
     pub(crate) flight: FlightId,
     pub(crate) requested_at: UnixMs,
     pub(crate) collapsed: bool,
+    /// Whether the server sees who asks.
+    pub(crate) personal: bool,
     /// Whether this is the second question for the same client.
     pub(crate) again: bool,
 }
@@ -45,6 +47,9 @@ impl<P> Fetch<P> {
         flight: u64,
         varied: &[HeaderName],
     ) -> Self {
+        let cookies = matches!(rules.cookies, Cookies::ByVary | Cookies::Bypass);
+        let personal = request.headers.contains_key(AUTHORIZATION)
+            || (cookies && request.headers.contains_key(COOKIE));
         let mut fetch = Self {
             key: request.key().to_key(),
             method: request.method.clone(),
@@ -57,6 +62,7 @@ impl<P> Fetch<P> {
             flight: FlightId(flight),
             requested_at: request.now,
             collapsed: request.waited,
+            personal,
             again: false,
         };
         fetch.prepare(rules, varied);
@@ -87,10 +93,11 @@ impl<P> Fetch<P> {
         self.flight
     }
 
-    /// Whether others may wait for its response at all: that to HEAD is not kept.
+    /// Whether others may wait for its response, and it for that of others. Those to HEAD are not
+    /// kept, those to authorised requests and to cookies seldom: who waits would wait for nothing.
     #[must_use]
     pub fn is_shared(&self) -> bool {
-        self.method == Method::GET && !self.again
+        self.method == Method::GET && !self.again && !self.personal
     }
 
     fn prepare(&mut self, rules: &Rules, varied: &[HeaderName]) {

@@ -11,15 +11,18 @@
 //!               yes: cache.hit() is the answer      no: cache.refused() is a fetch
 //!   NotCached 504
 //!   Fetch     collapse.arrive(fetch.flight())
+//!               (if fetch.is_shared(); else it is alone)
 //!               Wait: until woken, then look up again (request.waited)
 //!               Lead, Alone: strict: read the site's sequence, *then* ask a server
-//!                 no response:  cache.failed(), else an error;   collapse.crashed()
+//!                 no response:  cache.failed(), else an error;   collapse.landed(NotStored)
 //!                 its head:     cache.respond(.., prove)
 //!                   Answer  this is the answer;                  collapse.landed(Stored)
 //!                   Again   ask once more, with a sequence read anew
 //!                   Pass    the head, and of the body what `deliver` says
-//!                     fill: Ok   push each chunk; at the end cache.finish(); collapse.landed(..)
-//!                     fill: Err                                  collapse.landed(NotStored)
+//!                     fill: Ok   push each chunk; at the end cache.finish();
+//!                                                                collapse.landed(Landing::of(..))
+//!                     fill: Err                                  collapse.landed(Landing::of(..))
+//!                 the client goes away before:                   collapse.crashed()
 //! ```
 //!
 //! **Never older than a purge, in all modes.** A response carries the number of the last purge

@@ -1,7 +1,9 @@
 //! Requests from the client to the answer, with a server that says what a test makes it say.
 
 use crate::world::{World, field, response};
-use cache::{Mode, NotStored, Purge};
+use cache::{
+    Collapse, CollapseLimits, Cookies, Landing, Lookup, Mode, NotStored, Purge, Role, Ticket, Wake,
+};
 use http::{Method, StatusCode};
 
 #[test]
@@ -49,7 +51,7 @@ fn what_was_purged_while_it_was_fetched_is_not_stored() {
     let key = world.key("/x");
     let headers = http::HeaderMap::new();
     let request = crate::world::request(&Method::GET, "/x", &headers, world.now);
-    let cache::Lookup::Fetch(fetch) = world.cache.lookup(&world.rules, &request) else {
+    let Lookup::Fetch(fetch) = world.cache.lookup(&world.rules, &request) else {
         panic!("nothing is stored yet");
     };
     world.cache.purge(Purge::Url(key.borrowed()));
@@ -318,7 +320,7 @@ fn a_stale_page_may_be_used_while_it_is_asked_for() {
     world.wait_s(3);
     let headers = http::HeaderMap::new();
     let request = crate::world::request(&Method::GET, "/x", &headers, world.now);
-    let cache::Lookup::Hit(mut hit) = world.cache.lookup(&world.rules, &request) else {
+    let Lookup::Hit(mut hit) = world.cache.lookup(&world.rules, &request) else {
         panic!("it may be used for two seconds more");
     };
     assert!(hit.take_refresh().is_some());
@@ -367,4 +369,65 @@ fn variants_of_one_url_are_bounded() {
     assert_eq!(world.cache.explain(&key.borrowed()).len(), 32);
     assert!(world.hits("/x", &[("a", "99")]) && world.hits("/x", &[("a", "70")]));
     assert!(!world.hits("/x", &[("a", "0")]));
+}
+
+#[test]
+fn who_waits_is_given_nothing_that_an_update_before_its_arrival_made_old() {
+    let world = World::new(Mode::Strict);
+    let mut collapse = Collapse::new(CollapseLimits::default());
+    let headers = http::HeaderMap::new();
+    let mut request = crate::world::request(&Method::GET, "/x", &headers, world.now);
+    let fetch = |request: &cache::Request<'_>| match world.cache.lookup(&world.rules, request) {
+        Lookup::Fetch(fetch) => fetch,
+        Lookup::Hit(hit) => {
+            assert_eq!(hit.proof(), Some(&crate::world::Version(1)), "the version before");
+            // The tag was updated since, so it does not hold.
+            world.cache.refused(&world.rules, request, hit)
+        }
+        other => panic!("{other:?}"),
+    };
+    let first = fetch(&request);
+    let flight = first.flight();
+    assert!(first.is_shared());
+    assert_eq!(collapse.arrive(flight, Ticket(1), 0), Role::Lead);
+    // The leader read version 1 and asked the server; then a writer made it 2, then this came.
+    let second = fetch(&request);
+    assert_eq!(collapse.arrive(second.flight(), Ticket(2), 0), Role::Wait);
+    let mut fields = http::HeaderMap::new();
+    fields.insert("xkey", "t".parse().unwrap());
+    let head = cache::Head { status: StatusCode::OK, headers: fields };
+    let now = cache::UnixMs(world.now);
+    let prove = |_: &cache::Tags| Some(crate::world::Version(1));
+    let reply = world.cache.respond(&world.rules, first, head, now, prove);
+    let cache::Reply::Pass { fill: Ok(fill), .. } = reply else { panic!("it may be stored") };
+    let stored = world.cache.finish(&world.rules, *fill, now);
+    let wake = collapse.landed(flight, Landing::of(stored));
+    assert_eq!(wake, Wake::LookUp(vec![Ticket(2)]));
+    // It finds the response, and that it does not hold: so it leads a flight of its own.
+    request.waited = true;
+    let again = fetch(&request);
+    assert_eq!(collapse.arrive(again.flight(), Ticket(2), 1), Role::Lead);
+}
+
+#[test]
+fn who_has_a_response_of_its_own_neither_waits_nor_leads() {
+    for (cookies, lines, shared) in [
+        (Cookies::ByVary, &[][..], true),
+        (Cookies::ByVary, &[("cookie", "a=1")], false),
+        (Cookies::Ignored, &[("cookie", "a=1")], true),
+        (Cookies::Keyed(vec!["a".to_owned()]), &[("cookie", "a=1")], true),
+        (Cookies::ByVary, &[("authorization", "Basic x")], false),
+    ] {
+        let mut world = World::new(Mode::Http);
+        world.rules.cookies = cookies.clone();
+        let headers = lines.iter().map(|(name, value): &(&str, &str)| {
+            (name.parse::<http::HeaderName>().unwrap(), value.parse().unwrap())
+        });
+        let headers: http::HeaderMap = headers.collect();
+        let request = crate::world::request(&Method::GET, "/x", &headers, world.now);
+        let Lookup::Fetch(fetch) = world.cache.lookup(&world.rules, &request) else {
+            panic!("nothing is stored");
+        };
+        assert_eq!(fetch.is_shared(), shared, "{cookies:?} {lines:?}");
+    }
 }
