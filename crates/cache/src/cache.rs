@@ -301,7 +301,7 @@ impl<P> Cache<P> {
     }
 
     /// Remembers for a while that a URL's responses are not kept.
-    pub(crate) fn is_lasting(&self, key: &Key, now: UnixMs) {
+    pub(crate) fn expect_none(&self, key: &Key, now: UnixMs) {
         let until = UnixMs(now.0.saturating_add(LASTING_MS));
         self.lasting.insert(self.hash(&key.borrowed()), until);
     }

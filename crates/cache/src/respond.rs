@@ -159,7 +159,7 @@ impl<P> Cache<P> {
         if let Err(why) = stored {
             self.counters.count(Event::NotStored);
             if why.is_lasting() {
-                self.is_lasting(&key, now);
+                self.expect_none(&key, now);
             }
         }
         stored
@@ -188,7 +188,7 @@ impl<P> Cache<P> {
         if fetch.method == Method::GET {
             self.counters.count(Event::NotStored);
             if why.is_lasting() {
-                self.is_lasting(&fetch.key, now);
+                self.expect_none(&fetch.key, now);
             }
         }
     }
