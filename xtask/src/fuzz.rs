@@ -53,6 +53,7 @@ const TARGETS: &[Target] = &[
     target("http_requests", "edge", Place::Test("differential")),
     target("http_responses", "edge", Place::Test("differential")),
     target("cache_headers", "cache", Place::Test("cases")),
+    target("writer_lines", "writers", Place::Lib),
 ];
 
 /// Targets that run at the same time: machines that run tests have two cores or more.

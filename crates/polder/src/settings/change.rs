@@ -150,6 +150,14 @@ fn refused(old: &Settings, new: &Settings) -> Vec<String> {
             "{text} (they are {old}; the file has {new}): stop the pool and start it again"
         ));
     }
+    for (site, before) in new.sites.iter().zip(&old.sites) {
+        // Sites that are not the same ones were refused above.
+        if site.name == before.name && site.tags != before.tags {
+            let text = "are fixed for a pool's life: stop the pool and start it again";
+            let keys = "`tags`, `writers_socket` and `writers_group`";
+            refused.push(format!("{keys} of site {} {text}", site.name));
+        }
+    }
     for (node, before) in new.nodes.iter().zip(&old.nodes) {
         let is_here = |node: &Node| matches!(node.servers, Servers::Addresses(_));
         if node.name != before.name {

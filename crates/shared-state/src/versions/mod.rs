@@ -141,7 +141,7 @@ pub use lower::{EndError, Lower};
 pub use remote::{Run, Want};
 pub use settle::{Settle, SettleError};
 pub use steps::{Held, Machine, Memory, Next, Op, Place, ROUNDS_MAX, Shape, drive};
-pub use table::{Decided, PendingUpdate, UPDATE_SLOTS_MAX, Update, VersionTable};
+pub use table::{Decided, PendingUpdate, Ticket, UPDATE_SLOTS_MAX, Update, VersionTable};
 pub use word::{
     Filled, PENDING_MAX, RecordHeader, RecordPhase, Slot, SlotBits, Stamp, VersionWord, WriterId,
 };

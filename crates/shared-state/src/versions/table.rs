@@ -39,6 +39,19 @@ pub struct Update {
     held: Vec<Held>,
 }
 
+/// What finds an update again: one of its records, and the life of that record that it holds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Ticket {
+    /// The table's.
+    pub incarnation: Incarnation,
+    /// Whose update it is.
+    pub writer: WriterId,
+    /// The record.
+    pub record: u16,
+    /// How often that record had been taken.
+    pub generation: u32,
+}
+
 /// A record that is in use.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PendingUpdate {
@@ -235,6 +248,34 @@ impl VersionTable {
     /// As for [`VersionTable::end`].
     pub fn abort(&self, update: Update) -> Result<(), EndError> {
         self.end(update)
+    }
+
+    /// What finds an update again where the [`Update`] itself was lost with a process.
+    /// None for one without slots, which holds nothing.
+    #[must_use]
+    pub fn ticket(&self, update: &Update) -> Option<Ticket> {
+        // The last record is lowered last: while it is held, there is something to end.
+        let held = update.held.last()?;
+        let (record, generation) = (held.record, held.generation);
+        Some(Ticket { incarnation: update.incarnation, writer: held.writer, record, generation })
+    }
+
+    /// Ends the update of a ticket in its writer's place, by the name of that writer, which must
+    /// be this update's alone; false where nothing of it is pending.
+    ///
+    /// # Errors
+    /// As for [`VersionTable::settle`].
+    pub fn end_ticket(&self, ticket: Ticket, decided: Decided) -> Result<bool, SettleError> {
+        let word = self.word(Place::Header(ticket.record));
+        let header = word.map(|word| RecordHeader::unpack(word.load(Ordering::SeqCst)));
+        let is_its = header.is_some_and(|header| {
+            header.phase != RecordPhase::Free
+                && (header.writer, header.generation) == (ticket.writer, ticket.generation)
+        });
+        if ticket.incarnation != self.incarnation || !is_its {
+            return Ok(false);
+        }
+        self.settle(ticket.writer, decided).map(|settled| settled > 0)
     }
 
     /// Repairs what a writer left that is dead or will not go on; returns how many records there
