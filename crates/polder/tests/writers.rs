@@ -250,6 +250,14 @@ impl Rows {
     }
 }
 
+struct Ends<'a>(&'a AtomicBool);
+
+impl Drop for Ends<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
+
 /// Does it over a connection that is there or can be had; none where that broke.
 fn until_done<T>(
     path: &Path,
@@ -287,6 +295,8 @@ fn no_reader_of_a_hundred_thousand_updates_gets_an_older_page() {
     };
     let path = socket(&pool);
     std::thread::scope(|scope| {
+        // Also where something below fails: the readers must end.
+        let ends = Ends(&rows.ended);
         let writers: Vec<_> = (1..=4)
             .map(|n| {
                 scope.spawn({
@@ -304,7 +314,7 @@ fn no_reader_of_a_hundred_thousand_updates_gets_an_older_page() {
             kill_writers_process(&pool);
         }
         let ended: Vec<_> = writers.into_iter().map(|writer| writer.join()).collect();
-        rows.ended.store(true, Ordering::Relaxed);
+        drop(ends);
         assert!(ended.iter().all(Result::is_ok));
     });
     let (hits, reads) = (rows.hits.load(Ordering::Relaxed), rows.reads.load(Ordering::Relaxed));
@@ -325,7 +335,8 @@ fn what_a_killed_writer_began_stays_pending_until_it_is_settled() {
     let pool = start();
     let (table, _attachment) = table(&pool);
     let script = "import socket,sys,time\ns=socket.socket(socket.AF_UNIX)\ns.connect(sys.argv[1])\n\
-                  s.sendall(b'begin killed\\n')\nprint(s.recv(99).decode(),flush=True)\ntime.sleep(600)";
+                  s.sendall(b'begin killed\\n')\nprint(s.recv(99).decode(),flush=True)\n\
+                  time.sleep(600)";
     let mut writer = Command::new("python3")
         .args(["-c", script])
         .arg(socket(&pool))

@@ -44,6 +44,27 @@ fn the_default_table_has_128_mib_and_its_records() {
 }
 
 #[test]
+fn a_ticket_ends_its_own_update_and_that_once() {
+    let table = open();
+    let many = table.begin(A, &slots(0..200)).unwrap();
+    let ticket = table.ticket(&many).unwrap();
+    // Whoever held it has died.
+    drop(many);
+    let old = Ticket { generation: ticket.generation + 1, ..ticket };
+    let other = Ticket { incarnation: Incarnation(1), ..ticket };
+    let strange = Ticket { record: u16::MAX, ..ticket };
+    for wrong in [old, other, strange, Ticket { writer: B, ..ticket }] {
+        assert_eq!(table.end_ticket(wrong, Decided), Ok(false), "{wrong:?}");
+    }
+    assert_eq!(pending(&table, 7), 1);
+    assert_eq!(table.end_ticket(ticket, Decided), Ok(true));
+    assert_eq!(table.end_ticket(ticket, Decided), Ok(false));
+    assert!((0..200).all(|slot| pending(&table, slot) == 0) && table.undecided().is_empty());
+    let nothing = table.begin(A, &[]).unwrap();
+    assert_eq!(table.ticket(&nothing), None);
+}
+
+#[test]
 fn the_hash_is_the_documented_one() {
     let cases: [(&[u8], u32, u32); 5] = [
         (b"", 13_680_577, 193),
