@@ -3,11 +3,11 @@
 //! `polder up` is the parent ([`up`]): it holds the site record, starts one process for each edge
 //! and for each agent, starts those again that die, and answers commands. The children are this
 //! same program with a hidden sub-command ([`child`]). Nodes whose servers are only addresses have
-//! no agent of their own: the parent holds their records ([`parent`]), and the sockets that clients
-//! reach ([`sockets`]), and the version tables ([`tables`]) that one more child answers writers over
-//! ([`writers_process`]). Settings change in place ([`reload`]; for one site [`site_set`]), and so
-//! does the program ([`upgrade`]). [`apart`] runs one role alone, where the others are on other
-//! machines.
+//! no agent of their own: the parent holds their records ([`parent`]), the sockets that clients
+//! reach ([`sockets`]), and the version tables ([`tables`]) that one more child answers writers
+//! over ([`writers_process`]). Settings change in place ([`reload`]; for one site [`site_set`]),
+//! and so does the program ([`upgrade`]). [`apart`] runs one role alone, where the others are on
+//! other machines.
 
 mod agent_process;
 pub mod apart;

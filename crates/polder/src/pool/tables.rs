@@ -6,12 +6,13 @@
 //! outlive an upgrade; they end with the parent.
 //!
 //! ```text
-//! start:  a mark of this boot lies in the folder?   no: nothing was lost.  Hits are served at once
-//!                                                   yes: an earlier run was killed, or stopped with
-//!         updates pending; its table is lost, and with it who was between begin and end.  The new
-//!         table stays closed, without hits, until the owner says that all of it is decided
-//!         (`polder cache settle --earlier`); and no update begins while a process still maps the
-//!         lost region, where it would find old entries valid
+//! start:  a mark of this boot lies in the folder?
+//!         no: nothing was lost.  Hits are served at once
+//!         yes: an earlier run was killed, or stopped with updates pending; its table is lost, and
+//!         with it who was between begin and end.  The new table stays closed, without hits, until
+//!         the owner says that all of it is decided (`polder cache settle --earlier`); and no
+//!         update begins while a process still maps the lost region, where it would find old
+//!         entries valid
 //!         write a mark: this boot, and the lost regions that are still mapped, and our own
 //! stop:   nothing is pending and the table is open: take the mark away
 //! ```
