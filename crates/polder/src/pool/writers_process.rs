@@ -51,7 +51,7 @@ pub(super) fn run(settings: &Settings, folder: &Path, parent: u32) -> anyhow::Re
 
 /// One site's desk and its doors. Ends only with an error.
 async fn site_desk(site: String, tags: Tags, folder: PathBuf) -> anyhow::Result<()> {
-    let attachment = shm::attach(&tags_socket(&folder, &site), ATTACH_WITHIN)
+    let attachment = shm::attach(tags_socket(&folder, &site), ATTACH_WITHIN)
         .with_context(|| format!("the version table of site {site}"))?;
     let table = VersionTable::open(attachment.region())?;
     until_lost_is_gone(&site, &folder, &attachment).await?;

@@ -42,7 +42,7 @@ pub enum Change {
         /// Which.
         id: SiteId,
         /// What it is.
-        site: Site,
+        site: Box<Site>,
     },
     /// A node.
     Node {
@@ -86,7 +86,7 @@ pub fn changes(old: &Settings, new: &Settings) -> Result<Vec<Change>, Vec<String
     }
     for (index, (site, before)) in sites.iter().zip(&old.sites).enumerate() {
         if let (true, Ok(id)) = (site != before, SiteId::from_index(index)) {
-            changes.push(Change::Site { id, site: site.clone() });
+            changes.push(Change::Site { id, site: Box::new(site.clone()) });
         }
     }
     for (place, (edge, before)) in edges.iter().zip(&old.edges).enumerate() {
@@ -117,7 +117,7 @@ pub fn apply(settings: &mut Settings, change: Change) {
         Change::Edge { place, edge } => settings.edges[place] = edge,
         Change::EdgeAdded(edge) => settings.edges.push(edge),
         Change::EdgeRemoved => drop(settings.edges.pop()),
-        Change::Site { id, site } => settings.sites[id.index()] = site,
+        Change::Site { id, site } => settings.sites[id.index()] = *site,
         Change::Node { id, node } => settings.nodes[id.index()] = node,
         Change::NodeAdded(node) => settings.nodes.push(node),
         Change::NodeRemoved => drop(settings.nodes.pop()),
