@@ -38,6 +38,7 @@ const TARGETS: &[Target] = &[
     target("agent_state", "agent", Place::Lib),
     target("node_record", "shared-state", Place::Lib),
     target("site_record", "shared-state", Place::Lib),
+    target("version_table", "shared-state", Place::Lib),
     target("shm_frames", "remote-memory", Place::Test("fuzz")),
     target("tcp_messages", "remote-memory", Place::Test("fuzz")),
     target("tcp_service", "remote-memory", Place::Test("tcp")),
@@ -51,6 +52,8 @@ const TARGETS: &[Target] = &[
     target("chunks", "edge", Place::Lib),
     target("http_requests", "edge", Place::Test("differential")),
     target("http_responses", "edge", Place::Test("differential")),
+    target("cache_headers", "cache", Place::Test("cases")),
+    target("writer_lines", "writers", Place::Lib),
 ];
 
 /// Targets that run at the same time: machines that run tests have two cores or more.

@@ -1,5 +1,6 @@
 //! The command line: what may be written, and what `--help` says.
 
+use crate::cli_cache::{CacheArguments, InvalidateArguments};
 use crate::commands::{
     CompletionsArguments, LoadArguments, ManArguments, SimulateArguments, StubArguments,
 };
@@ -56,6 +57,10 @@ Change a running pool:
   site       Look at sites' settings and set keys of one; no request is lost
   reload     Read the settings again and change what differs; no request is lost
   upgrade    Put another polder program in place of the running one; no request is lost
+
+Caches:
+  invalidate Void what caches hold of these tags
+  cache      Look at writers between two steps, and settle what dead ones left
 
 Try things out:
   demo       See nodes move between sites, and what that is worth, in about a minute
@@ -150,6 +155,10 @@ pub enum Command {
     Reload(ReloadArguments),
     /// Put another polder program in place of the running one; no request is lost.
     Upgrade(UpgradeArguments),
+    /// Void what caches hold of these tags.
+    Invalidate(InvalidateArguments),
+    /// Look at writers between two steps, and settle what dead ones left.
+    Cache(CacheArguments),
     /// See nodes move between sites, and what that is worth, in about a minute.
     Demo(DemoArguments),
     /// Send requests and count each one.

@@ -31,12 +31,15 @@ enum Role {
     Edge(Child),
     #[command(name = child::AGENT_PROCESS)]
     Agent(Child),
+    #[command(name = child::WRITERS_PROCESS)]
+    Writers(Child),
     #[command(name = child::PARENT_PROCESS)]
     Parent(Resumed),
 }
 
 /// The names of [`Role`]s.
-const ROLES: [&str; 3] = [child::EDGE_PROCESS, child::AGENT_PROCESS, child::PARENT_PROCESS];
+const ROLES: [&str; 4] =
+    [child::EDGE_PROCESS, child::AGENT_PROCESS, child::WRITERS_PROCESS, child::PARENT_PROCESS];
 
 /// A program that takes the place of a pool's parent: the state is its standard input.
 #[derive(Debug, Args)]
@@ -87,6 +90,7 @@ pub fn hidden(arguments: &[OsString]) -> Option<ExitCode> {
     let outcome = match hidden.role {
         Role::Edge(child) => child::edge(&child.arguments()),
         Role::Agent(child) => child::agent(&child.arguments()),
+        Role::Writers(child) => child::writers(&child.arguments()),
         Role::Parent(resumed) => up::resume(resumed.trial),
     };
     let Err(error) = outcome else { return Some(ExitCode::from(exit::OK)) };

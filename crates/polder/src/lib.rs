@@ -11,6 +11,7 @@
 //! - [`terminal`], [`logging`]: what goes to standard output and standard error.
 
 pub mod cli;
+pub mod cli_cache;
 pub mod commands;
 pub mod control;
 pub mod demo;

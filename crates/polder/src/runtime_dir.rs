@@ -18,6 +18,8 @@ use std::time::Duration;
 pub const CONTROL_SOCKET: &str = "control.sock";
 /// The file that a running pool holds locked.
 const LOCK_FILE: &str = "lock";
+/// How files end that tell a run what one before it left undecided: they outlast both.
+pub(crate) const MARK_EXTENSION: &str = "mark";
 /// A search for running pools ([`Base::running`]) holds each lock for microseconds; a try that
 /// meets one is repeated.
 const LOCK_TRIES: u32 = 5;
@@ -101,14 +103,16 @@ impl RuntimeDir {
         &self.path
     }
 
-    /// Removes what an earlier run left behind, as after a kill: all but the lock. Plain files and
-    /// sockets only; a folder that somebody put there stays.
+    /// Removes what an earlier run left behind, as after a kill: all but the lock and the marks of
+    /// version tables. Plain files and sockets only; a folder that somebody put there stays.
     pub fn clear(&self) -> Result<(), RuntimeDirError> {
         let failed = |path: &Path, cause| RuntimeDirError::Io { path: path.to_owned(), cause };
         for entry in fs::read_dir(&self.path).map_err(|cause| failed(&self.path, cause))? {
             let entry = entry.map_err(|cause| failed(&self.path, cause))?;
             let is_folder = entry.file_type().is_ok_and(|kind| kind.is_dir());
-            if entry.file_name() != LOCK_FILE && !is_folder {
+            let is_mark =
+                Path::new(&entry.file_name()).extension() == Some(MARK_EXTENSION.as_ref());
+            if entry.file_name() != LOCK_FILE && !is_mark && !is_folder {
                 fs::remove_file(entry.path()).map_err(|cause| failed(&entry.path(), cause))?;
             }
         }

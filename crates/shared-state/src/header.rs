@@ -101,19 +101,29 @@ pub(crate) fn check_kind(
     kind: &'static str,
     needed_words: usize,
 ) -> Result<(), LayoutError> {
-    let words = region.words();
-    let label = || region.descriptor().label.clone();
+    let (label, words) = (&region.descriptor().label, region.words());
     if words.len() < needed_words {
         let (found, needed) = (words.len() as u64 * 8, needed_words as u64 * 8);
-        return Err(LayoutError::TooShort { label: label(), found, needed });
+        return Err(LayoutError::TooShort { label: label.clone(), found, needed });
     }
-    let found = words[MAGIC].load(Ordering::Acquire);
+    let (found, version) = (words[MAGIC].load(Ordering::Acquire), &words[VERSION]);
+    check_words(label, magic, kind, found, version.load(Ordering::Relaxed))
+}
+
+/// Checks the words of magic and version, wherever they were read.
+pub(crate) fn check_words(
+    label: &str,
+    magic: u64,
+    kind: &'static str,
+    found: u64,
+    version: u64,
+) -> Result<(), LayoutError> {
+    let label = || label.to_owned();
     if found != magic {
         return Err(LayoutError::WrongMagic { label: label(), kind, found });
     }
-    let found = words[VERSION].load(Ordering::Relaxed);
-    if found != LAYOUT_VERSION {
-        return Err(LayoutError::WrongVersion { label: label(), found });
+    if version != LAYOUT_VERSION {
+        return Err(LayoutError::WrongVersion { label: label(), found: version });
     }
     Ok(())
 }

@@ -1,15 +1,17 @@
 //! What lies where in shared memory, byte for byte, and how each word is read and written.
 //!
-//! `docs/layout.md` draws the two kinds of region: the node record ([`NodeRecord`], in the memory
-//! of a node's agent) and the site record ([`SiteRecord`], in the memory of the home). Both are
-//! views over a [`remote_memory::Mapped`] region; every access is checked against the bounds and
-//! against the header, and no content of memory makes it panic.
+//! `docs/layout.md` draws the kinds of region: the node record ([`NodeRecord`], in the memory of a
+//! node's agent), the site record ([`SiteRecord`], in the memory of the home) and the version table
+//! ([`versions`], one for each site). All are views over a [`remote_memory::Mapped`] region; every
+//! access is checked against the bounds and against the header, and no content of memory makes it
+//! panic.
 //!
 //! - [`words`]: the 64-bit words and how they are packed.
 //! - [`seqlock`]: records of several words with one writer.
 //! - [`slot`]: one edge's counts of requests in flight at one node, which together keep
 //!   `max_in_flight` over all edges.
 //! - [`lease`]: who is alive, judged by the reader's own clock.
+//! - [`versions`]: by which a cache knows at each hit that nothing has changed.
 
 #[cfg(test)]
 #[cfg(not(loom))]
@@ -20,6 +22,7 @@ mod node_record;
 pub mod seqlock;
 mod site_record;
 pub mod slot;
+pub mod versions;
 pub mod words;
 
 pub use header::{LAYOUT_VERSION, LayoutError};

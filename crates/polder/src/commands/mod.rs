@@ -3,6 +3,7 @@
 
 mod admin;
 mod apart;
+mod cache;
 mod change;
 mod check;
 mod demo;
@@ -28,7 +29,9 @@ use ::load::stub::StubError;
 use ::load::trace::TraceError;
 use std::io;
 use std::path::{Path, PathBuf};
+use writers::ClientError;
 
+pub use cache::TellError;
 pub use load::{Burst, Constant, LoadArguments, Shape, Target, TraceArguments};
 pub use paper::{CompletionsArguments, ManArguments};
 pub use pool::{control_socket, find_pool};
@@ -79,6 +82,9 @@ pub enum CommandError {
     /// The pool answered something else than was asked.
     #[error("the pool gave an answer that does not fit the question")]
     WrongAnswer,
+    /// A site's writers' socket did not do it.
+    #[error("{0}")]
+    Tell(#[from] TellError),
     /// A pool could not be started, or ended badly.
     #[error("{0}")]
     Pool(String),
@@ -120,7 +126,9 @@ impl CommandError {
                 exit::SETTINGS
             }
             Self::Ask(AskError::Refused(_)) => exit::REFUSED,
-            Self::NoPool(_) | Self::RuntimeDir(_) | Self::Ask(_) => exit::NO_POOL,
+            Self::Tell(TellError::Client { cause: ClientError::Refused(_), .. }) => exit::REFUSED,
+            Self::Tell(TellError::Client { cause: ClientError::Malformed(_), .. }) => exit::USAGE,
+            Self::Tell(_) | Self::NoPool(_) | Self::RuntimeDir(_) | Self::Ask(_) => exit::NO_POOL,
             Self::Argument(_) => exit::USAGE,
             Self::Interrupted => exit::INTERRUPTED,
             Self::Pool(_)
@@ -153,6 +161,8 @@ pub fn run(cli: &Cli) -> Result<Output, CommandError> {
         Command::Site(arguments) => site::run(arguments, style),
         Command::Reload(arguments) => change::reload(arguments),
         Command::Upgrade(arguments) => change::upgrade(arguments),
+        Command::Invalidate(arguments) => cache::invalidate(arguments),
+        Command::Cache(arguments) => cache::run(arguments),
         Command::Demo(arguments) => demo::run(arguments, style),
         Command::Load(arguments) => load::run(arguments, Style::of_stderr(cli.color)),
         Command::Stub(arguments) => stub::run(arguments),

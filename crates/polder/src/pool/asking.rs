@@ -32,7 +32,7 @@ impl Ward {
         patience: Duration,
     ) -> Result<Response, AskError> {
         let Role::Edge { slot, .. } = self.role else {
-            let text = "an agent answers nobody";
+            let text = "only edges answer";
             return Err(AskError::Refused(Refusal::new(Code::Internal, text)));
         };
         ask_async(&options::edge_control(&self.folder(), slot), request, patience).await
@@ -42,6 +42,7 @@ impl Ward {
         match self.role {
             Role::Edge { slot, .. } => slot.get().into(),
             Role::Agent(node) => node.get().into(),
+            Role::Writers => 0,
         }
     }
 }

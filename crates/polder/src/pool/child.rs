@@ -1,7 +1,7 @@
 //! What the hidden sub-commands `edge-process` and `agent-process` do.
 
 use super::edge_process::{EdgeControl, Seat};
-use super::{agent_process, options, parcel};
+use super::{agent_process, options, parcel, writers_process};
 use crate::control::{Handler, Refusal, Request, Response, Server};
 use crate::settings;
 use anyhow::{Context as _, bail};
@@ -23,6 +23,8 @@ const SAMPLE_EVERY: Duration = Duration::from_secs(1);
 pub(crate) const EDGE_PROCESS: &str = "edge-process";
 /// The hidden sub-command of an agent.
 pub(crate) const AGENT_PROCESS: &str = "agent-process";
+/// The hidden sub-command of who answers writers.
+pub(crate) const WRITERS_PROCESS: &str = "writers-process";
 /// The hidden sub-command of a program that takes the place of a pool's parent.
 pub(crate) const PARENT_PROCESS: &str = "parent-process";
 
@@ -130,6 +132,11 @@ pub fn agent(arguments: &ChildArguments) -> anyhow::Result<()> {
     let adopt = arguments.adopt.then(dead_agents_memory).transpose()?;
     let place = (arguments.folder.as_path(), arguments.apart);
     agent_process::run(&settings, id, place, adopt, arguments.parent)
+}
+
+/// Answers the writers of all sites until SIGTERM or SIGINT. Blocks.
+pub fn writers(arguments: &ChildArguments) -> anyhow::Result<()> {
+    writers_process::run(&arguments.load()?, &arguments.folder, arguments.parent)
 }
 
 /// The parent hands the memory file over as standard input: no number to guess, nothing unsafe.

@@ -1,6 +1,6 @@
 //! Child processes: started, watched, started again, replaced, stopped.
 
-use super::child::{AGENT_PROCESS, ChildArguments, EDGE_PROCESS, command_line};
+use super::child::{AGENT_PROCESS, ChildArguments, EDGE_PROCESS, WRITERS_PROCESS, command_line};
 use super::parcel;
 use super::process::{Ended, Process};
 use super::sockets::{Share, Sockets};
@@ -47,6 +47,8 @@ pub(super) enum Role {
         slot: EdgeId,
     },
     Agent(NodeId),
+    /// Who answers the writers of all sites.
+    Writers,
 }
 
 /// What all children have in common. It changes with the settings and with the program.
@@ -162,6 +164,7 @@ impl Ward {
         let (number, slot) = match self.role {
             Role::Edge { place, slot } => (place, Some(slot.get())),
             Role::Agent(node) => (node.index(), None),
+            Role::Writers => (0, None),
         };
         let memory = self.hold.copy();
         let state = WardState {
@@ -227,6 +230,7 @@ impl Ward {
                 let node = family.settings.nodes.get(id.index());
                 format!("the agent of {}", node.map_or("a node that is gone", |node| &node.name))
             }
+            Role::Writers => "the writers' process".to_owned(),
         }
     }
 
@@ -235,6 +239,8 @@ impl Ward {
         let ms = match self.role {
             Role::Edge { .. } => settings.pool.drain_max_ms,
             Role::Agent(_) => settings.health.stop_timeout_ms,
+            // It ends at once.
+            Role::Writers => 0,
         };
         Duration::from_millis(ms.into()) + STOP_SLACK
     }
@@ -251,6 +257,7 @@ impl Ward {
         let (index, slot, name) = match self.role {
             Role::Edge { place, slot } => (place, slot.get(), EDGE_PROCESS),
             Role::Agent(node) => (node.index(), 0, AGENT_PROCESS),
+            Role::Writers => (0, 0, WRITERS_PROCESS),
         };
         let arguments = ChildArguments {
             file: family.file.clone(),
@@ -265,7 +272,7 @@ impl Ward {
         let stdin = match (self.role, adopt) {
             (Role::Edge { .. }, _) => Stdio::from(self.sockets_for_child()?),
             (Role::Agent(_), Some(memory)) => Stdio::from(memory),
-            (Role::Agent(_), None) => Stdio::null(),
+            (Role::Agent(_), None) | (Role::Writers, _) => Stdio::null(),
         };
         let mut command = Command::new(&family.program);
         if !self.is_stop_point(is_first_life) {
@@ -290,7 +297,7 @@ impl Ward {
         let is_log = settings.access_log.target == Some(edge::LogTarget::Stdout);
         match self.role {
             Role::Edge { .. } if is_log => Stdio::inherit(),
-            Role::Edge { .. } | Role::Agent(_) => Stdio::null(),
+            Role::Edge { .. } | Role::Agent(_) | Role::Writers => Stdio::null(),
         }
     }
 
@@ -403,13 +410,14 @@ impl Ward {
         process.wait().await
     }
 
-    /// Lets an agent end and leave its servers running. Killed, it leaves them as well.
+    /// Lets an agent end and leave its servers running, or the writers' process end. Killed, they
+    /// leave as much.
     async fn make_room(&self, process: &mut Process) {
         process.signal(Signal::HUP);
         if tokio::time::timeout(LEAVE_WITHIN, process.wait()).await.is_ok() {
             return;
         }
-        tracing::warn!("{} does not make room and is killed; its servers run on", self.name());
+        tracing::warn!("{} does not make room and is killed; nothing is lost", self.name());
         process.signal(Signal::KILL);
         // It is dead; how it died is known.
         drop(process.wait().await);

@@ -3,10 +3,11 @@
 //! `polder up` is the parent ([`up`]): it holds the site record, starts one process for each edge
 //! and for each agent, starts those again that die, and answers commands. The children are this
 //! same program with a hidden sub-command ([`child`]). Nodes whose servers are only addresses have
-//! no agent of their own: the parent holds their records ([`parent`]), and the sockets that clients
-//! reach ([`sockets`]). Settings change in place ([`reload`]; for one site [`site_set`]), and so
-//! does the program ([`upgrade`]). [`apart`] runs one role alone, where the others are on other
-//! machines.
+//! no agent of their own: the parent holds their records ([`parent`]), the sockets that clients
+//! reach ([`sockets`]), and the version tables ([`tables`]) that one more child answers writers
+//! over ([`writers_process`]). Settings change in place ([`reload`]; for one site [`site_set`]),
+//! and so does the program ([`upgrade`]). [`apart`] runs one role alone, where the others are on
+//! other machines.
 
 mod agent_process;
 pub mod apart;
@@ -27,7 +28,9 @@ mod save;
 mod site_set;
 mod sockets;
 mod sticky;
+mod tables;
 pub mod up;
 mod upgrade;
+mod writers_process;
 
-pub(crate) use options::policy;
+pub(crate) use options::{policy, tell_socket};

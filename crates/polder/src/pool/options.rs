@@ -1,6 +1,7 @@
 //! Settings become the plain options of each crate.
 
 use super::descriptors::connections_max;
+use crate::runtime_dir::MARK_EXTENSION;
 use crate::settings::{self, Check, Edge, Forwarded, Mode, Servers, Settings, Site, Start};
 use edge::dispatch::{DispatchOptions, HealthOptions, SiteRules};
 use edge::{ClientCertificate, ForwardedTrust, LogOptions, SiteOptions, SiteTls};
@@ -24,6 +25,21 @@ pub(super) fn home_socket(folder: &Path) -> PathBuf {
 /// Where a node's region is served.
 pub(super) fn node_socket(folder: &Path, name: &str) -> PathBuf {
     folder.join(format!("node-{name}.sock"))
+}
+
+/// Where the version table of a site is served.
+pub(super) fn tags_socket(folder: &Path, site: &str) -> PathBuf {
+    folder.join(format!("tags-{site}.sock"))
+}
+
+/// What a run notes of that table for the next one.
+pub(super) fn tags_mark(folder: &Path, site: &str) -> PathBuf {
+    folder.join(format!("tags-{site}.{MARK_EXTENSION}"))
+}
+
+/// Where writers of a site tell of changes.
+pub(crate) fn tell_socket(folder: &Path, site: &str) -> PathBuf {
+    folder.join(format!("tell-{site}.sock"))
 }
 
 /// Where an agent notes its servers.

@@ -8,6 +8,7 @@
 
 use super::children::{Family, Role, Ward};
 use super::sockets::Sockets;
+use super::tables::Table;
 use super::{agent_process, options, places};
 use crate::control::Server;
 use crate::handed;
@@ -89,6 +90,9 @@ pub(super) struct Parent {
     /// Edges that others took over from, until they have ended.
     pub(super) leaving: RefCell<Vec<Rc<Ward>>>,
     pub(super) agents: RefCell<BTreeMap<NodeId, Agent>>,
+    /// The version tables, and who answers writers if there are any.
+    pub(super) tables: RefCell<Vec<Table>>,
+    pub(super) writers: RefCell<Option<Rc<Ward>>>,
     /// When the pool started, by the machine's clock.
     pub(super) started: Duration,
     pub(super) reloads: Cell<u32>,
@@ -114,6 +118,8 @@ impl Parent {
         let metrics = settings.pool.metrics.map(Metrics::bind).transpose()?;
         // From here on files lie in the folder.
         folder.clear()?;
+        let tables = settings.sites.iter().map(|site| Table::start(site, folder.path()));
+        let tables: Vec<Table> = tables.filter_map(Result::transpose).collect::<Result<_, _>>()?;
         let copy = folder.path().join(SETTINGS_COPY);
         write_private(&copy, &settings.to_toml())?;
         let home = serve_home(settings, folder.path())?;
@@ -139,6 +145,8 @@ impl Parent {
             edges: RefCell::default(),
             leaving: RefCell::default(),
             agents: RefCell::default(),
+            tables: RefCell::new(tables),
+            writers: RefCell::default(),
             started: monotonic(),
             reloads: Cell::new(0),
             upgrades: Cell::new(0),
@@ -148,6 +156,7 @@ impl Parent {
         for index in 0..settings.nodes.len() {
             parent.start_agent(NodeId::new(u16::try_from(index)?)?, None)?;
         }
+        parent.start_writers();
         for place in 0..settings.edges.len() {
             let ward = parent.new_edge(place, EdgeId::new(u8::try_from(place)?)?);
             ward.start();
@@ -180,6 +189,16 @@ impl Parent {
         Ok(())
     }
 
+    /// Starts who answers writers, if there is a table to answer over.
+    pub(super) fn start_writers(&self) {
+        if self.tables.borrow().is_empty() {
+            return;
+        }
+        let ward = Ward::new(Role::Writers, Vec::new(), &self.family, &self.sockets);
+        ward.start();
+        self.writers.replace(Some(ward));
+    }
+
     /// An edge for a place of the settings, not yet started.
     pub(super) fn new_edge(&self, place: usize, slot: EdgeId) -> Rc<Ward> {
         let shares = self.sockets.borrow().shares(&self.settings(), place);
@@ -194,6 +213,7 @@ impl Parent {
                 all.push(ward.failed());
             }
         }
+        all.extend(self.writers.borrow().iter().map(|ward| ward.failed()));
         let mut waits = tokio::task::JoinSet::new();
         for mut failed in all {
             waits.spawn_local(async move {
@@ -231,6 +251,12 @@ impl Parent {
                 Agent::Here(handle) => handle.stop(),
             }
         }
+        let writers = self.writers.take();
+        if let Some(ward) = writers {
+            // The last one: what servers are still told to write, they can tell.
+            ward.stop();
+            ward.wait_end().await;
+        }
         let settings = self.settings();
         for node in &settings.nodes {
             let file = options::state_file(self.folder.path(), &node.name);
@@ -241,6 +267,7 @@ impl Parent {
         if let Err(error) = self.folder.clear() {
             tracing::warn!(%error, "the pool's folder was not cleared");
         }
+        self.tables.take().into_iter().for_each(|table| table.stop(self.folder.path()));
     }
 }
 

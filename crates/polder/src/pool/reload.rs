@@ -301,14 +301,7 @@ impl Parent {
         let agent = self.agents.borrow_mut().remove(&node);
         match agent {
             Some(Agent::Process(ward)) => {
-                let before = ward.pid();
-                ward.start_again();
-                let started = Instant::now();
-                while (ward.pid() == before || ward.pid().is_none())
-                    && started.elapsed() < AGENT_WITHIN
-                {
-                    tokio::time::sleep(POLL).await;
-                }
+                renew(&ward).await;
                 self.agents.borrow_mut().insert(node, Agent::Process(ward));
             }
             Some(Agent::Here(handle)) => {
@@ -450,7 +443,7 @@ impl Parent {
             .chain(others)
             .filter_map(|ward| match ward.role {
                 Role::Edge { slot, .. } => Some(slot),
-                Role::Agent(_) => None,
+                Role::Agent(_) | Role::Writers => None,
             })
             .collect();
         let mut numbers = (0..=EdgeId::MAX.get()).filter_map(|number| EdgeId::new(number).ok());
@@ -461,13 +454,23 @@ impl Parent {
     }
 }
 
+/// Until another process has begun in the place of this one, or long enough.
+pub(super) async fn renew(ward: &Ward) {
+    let before = ward.pid();
+    ward.start_again();
+    let started = Instant::now();
+    while (ward.pid() == before || ward.pid().is_none()) && started.elapsed() < AGENT_WITHIN {
+        tokio::time::sleep(POLL).await;
+    }
+}
+
 impl Plan {
     fn is_replaced(&self, edge: &Ward) -> bool {
         match edge.role {
             Role::Edge { place, .. } => {
                 self.replaced.contains(&place) || place >= self.new.edges.len()
             }
-            Role::Agent(_) => false,
+            Role::Agent(_) | Role::Writers => false,
         }
     }
 

@@ -15,7 +15,9 @@
 use super::children::{Family, Role, Ward, WardState};
 use super::parcel::{self, Parcel};
 use super::parent::{Agent, Home, Metrics, Parent, SETTINGS_COPY, UpOptions};
+use super::reload::renew;
 use super::sockets::{GroupState, Sockets};
+use super::tables::{Table, TableState};
 use super::{child, options};
 use crate::control::{Code, Refusal, Response, UpgradeArguments};
 use crate::handed;
@@ -81,6 +83,11 @@ struct State {
     agents: Vec<WardState>,
     /// Nodes whose record lies in this process.
     here: Vec<u16>,
+    /// Version tables; an older program had none.
+    #[serde(default)]
+    tables: Vec<TableState>,
+    #[serde(default)]
+    writers: Option<WardState>,
 }
 
 impl Parent {
@@ -165,6 +172,8 @@ impl Parent {
         let sockets = self.sockets.borrow();
         let (groups, listening) = sockets.state();
         let source = self.source.borrow();
+        let tables = self.tables.borrow();
+        let writers = self.writers.borrow().as_ref().and_then(|ward| ward.state());
         let home = self.home.region.descriptor();
         let state = State {
             format: FORMAT,
@@ -188,11 +197,14 @@ impl Parent {
             edges,
             agents,
             here,
+            tables: tables.iter().map(Table::state).collect(),
+            writers: writers.map(|(state, _)| state),
         };
         let mut files = vec![self.folder.lock(), self.control.as_fd(), self.home.region.as_fd()];
         files.extend(self.metrics.iter().map(|metrics| metrics.listener.as_fd()));
         files.extend(listening);
         files.extend(memories.iter().map(OwnedFd::as_fd));
+        files.extend(tables.iter().map(Table::file));
         parcel::pack(&serde_json::to_string(&state)?, &files)
     }
 
@@ -255,6 +267,8 @@ impl Parent {
             edges: RefCell::default(),
             leaving: RefCell::default(),
             agents: RefCell::new(BTreeMap::new()),
+            tables: RefCell::default(),
+            writers: RefCell::default(),
             started: Duration::from_nanos(state.started_ns),
             reloads: Cell::new(state.reloads),
             upgrades: Cell::new(state.upgrades.wrapping_add(1)),
@@ -266,8 +280,29 @@ impl Parent {
             // What is missing is made anew.
             parent.start_agent(NodeId::new(number)?, files.next())?;
         }
+        parent.take_tables(state.tables, state.writers.as_ref(), &mut files)?;
         parent.start_missing()?;
         Ok(parent)
+    }
+
+    fn take_tables(
+        &self,
+        tables: Vec<TableState>,
+        writers: Option<&WardState>,
+        files: &mut impl Iterator<Item = OwnedFd>,
+    ) -> anyhow::Result<()> {
+        for state in tables {
+            let file = files.next().context("a version table's file is missing")?;
+            self.tables.borrow_mut().push(Table::resume(state, file, self.folder.path())?);
+        }
+        let Some(state) = writers else {
+            self.start_writers();
+            return Ok(());
+        };
+        let ward = Ward::new(Role::Writers, Vec::new(), &self.family, &self.sockets);
+        ward.resume(state, None).with_context(|| ward.name())?;
+        self.writers.replace(Some(ward));
+        Ok(())
     }
 
     fn take_children(
@@ -342,6 +377,10 @@ impl Parent {
         for node in nodes {
             let renewed = self.renew_agent(node).await;
             renewed.map_err(|error| Refusal::new(Code::Internal, format!("{error:#}")))?;
+        }
+        let writers = self.writers.borrow().clone();
+        if let Some(ward) = writers {
+            renew(&ward).await;
         }
         for edge in self.serving() {
             edge.outdated.set(true);

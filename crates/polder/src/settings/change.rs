@@ -42,7 +42,7 @@ pub enum Change {
         /// Which.
         id: SiteId,
         /// What it is.
-        site: Site,
+        site: Box<Site>,
     },
     /// A node.
     Node {
@@ -86,7 +86,7 @@ pub fn changes(old: &Settings, new: &Settings) -> Result<Vec<Change>, Vec<String
     }
     for (index, (site, before)) in sites.iter().zip(&old.sites).enumerate() {
         if let (true, Ok(id)) = (site != before, SiteId::from_index(index)) {
-            changes.push(Change::Site { id, site: site.clone() });
+            changes.push(Change::Site { id, site: Box::new(site.clone()) });
         }
     }
     for (place, (edge, before)) in edges.iter().zip(&old.edges).enumerate() {
@@ -117,7 +117,7 @@ pub fn apply(settings: &mut Settings, change: Change) {
         Change::Edge { place, edge } => settings.edges[place] = edge,
         Change::EdgeAdded(edge) => settings.edges.push(edge),
         Change::EdgeRemoved => drop(settings.edges.pop()),
-        Change::Site { id, site } => settings.sites[id.index()] = site,
+        Change::Site { id, site } => settings.sites[id.index()] = *site,
         Change::Node { id, node } => settings.nodes[id.index()] = node,
         Change::NodeAdded(node) => settings.nodes.push(node),
         Change::NodeRemoved => drop(settings.nodes.pop()),
@@ -149,6 +149,14 @@ fn refused(old: &Settings, new: &Settings) -> Vec<String> {
         refused.push(format!(
             "{text} (they are {old}; the file has {new}): stop the pool and start it again"
         ));
+    }
+    for (site, before) in new.sites.iter().zip(&old.sites) {
+        // Sites that are not the same ones were refused above.
+        if site.name == before.name && site.tags != before.tags {
+            let text = "are fixed for a pool's life: stop the pool and start it again";
+            let keys = "`tags`, `writers_socket` and `writers_group`";
+            refused.push(format!("{keys} of site {} {text}", site.name));
+        }
     }
     for (node, before) in new.nodes.iter().zip(&old.nodes) {
         let is_here = |node: &Node| matches!(node.servers, Servers::Addresses(_));

@@ -26,6 +26,7 @@ mod tables;
 mod terms;
 mod tls;
 mod traffic;
+mod writers;
 
 pub use change::{Change, apply, arranged, changes, concerns_agent};
 pub use difference::differences;
@@ -33,7 +34,7 @@ pub use hash::SettingsHash;
 pub use live::{KeyChange, Live, LiveError, site_changes, site_keys};
 pub use model::{
     Check, ClientCertificate, Edge, Forwarded, Health, Http, Mode, Node, PolicyName, Pool, Reads,
-    Remote, Servers, Settings, Site, SiteTls, Start, Sticky, StickyBy,
+    Remote, Servers, Settings, Site, SiteTls, Start, Sticky, StickyBy, Tags,
 };
 pub(crate) use names::RUNTIME_DIR_MAX_BYTES;
 pub use problem::{PROBLEMS_SHOWN_MAX, Problem, Problems, Severity};

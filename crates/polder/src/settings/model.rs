@@ -4,6 +4,7 @@ use edge::{LogFormat, LogTarget, Network, ProxyVersion, Upstream};
 pub use policy::Kind as PolicyName;
 use policy::choose::Balance;
 use pool_model::{Classes, NodeId, NodeTraits, SiteId, SiteTerms};
+use shared_state::versions::SlotBits;
 use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4};
 use std::path::PathBuf;
 
@@ -299,6 +300,19 @@ pub struct Site {
     pub rate: edge::RateOptions,
     /// Which of its requests go first.
     pub admission: Vec<edge::ClassRule>,
+    /// Its version table, if it has one.
+    pub tags: Option<Tags>,
+}
+
+/// A site's version table, and who may tell of changes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Tags {
+    /// How many words it has.
+    pub words: SlotBits,
+    /// A socket for writers of other users, beside that in the pool's folder.
+    pub socket: Option<PathBuf>,
+    /// The group that may use that socket: a name or a number; else its owner alone.
+    pub group: Option<String>,
 }
 
 /// `tls` of a site: PEM files.

@@ -9,7 +9,7 @@ use super::reader::{At, Table, open_all, shown};
 use super::remote::{self, RemoteMarks};
 use super::schema::{ACCESS_LOG, CHECK, EDGES, HEALTH, HTTP, NODES, POOL, REMOTE, SECTIONS, SITES};
 use super::terms::{self, TermsMarks};
-use super::{admission, command, names, tls, traffic};
+use super::{admission, command, names, tls, traffic, writers};
 use edge::{LogFormat, LogTarget, ProxyVersion, Upstream};
 use policy::choose::Balance;
 use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4};
@@ -298,6 +298,7 @@ fn site(table: &Table<'_>, marks: &mut Marks, findings: &Findings) -> Site {
         sticky: traffic::sticky(table, findings),
         rate: traffic::rate(table, findings),
         admission: admission::admission(table, findings),
+        tags: writers::tags(table, findings),
     };
     marks.sites.push(SiteMarks {
         name: name.span,

@@ -237,7 +237,7 @@ impl Settings {
             Check::Tcp => table! { "tcp": Value::from(true), },
             Check::Path(path) => table! { "path": Value::from(path.as_str()), },
         };
-        let terms = &site.terms;
+        let (terms, tags) = (&site.terms, site.tags.as_ref());
         let guarantee = terms.guarantee;
         let objective = terms.objective.map(|objective| objective.p99_us / 1_000);
         let max = (guarantee.max != u16::MAX).then(|| Value::from(u32::from(guarantee.max)));
@@ -269,6 +269,9 @@ impl Settings {
             "sticky": site.sticky.as_ref().map(|sticky| Value::from(sticky_table(sticky))),
             "rate": rate_table(&site.rate).map(Value::from),
             "admission": admission_tables(&site.admission),
+            "tags": tags.map(|tags| Value::from(tags.words.slots() as u32)),
+            "writers_socket": tags.and_then(|tags| tags.socket.as_ref()?.to_str()).map(Value::from),
+            "writers_group": tags.and_then(|tags| tags.group.as_deref()).map(Value::from),
         }
     }
 

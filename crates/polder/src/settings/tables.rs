@@ -1,6 +1,7 @@
 //! The tables of the settings file, key by key.
 
 use super::schema::{Key, Kind, Missing, Section};
+use shared_state::versions::SlotBits;
 
 const fn int(name: &'static str, min: u64, max: u64, default: u64, help: &'static str) -> Key {
     Key { name, kind: Kind::Integer { min, max }, missing: Missing::Integer(default), help }
@@ -487,6 +488,29 @@ pub const SITES: Section = Section {
             Missing::Means("all requests are alike"),
             "Which requests go first, the most important first: `[{ name = \"gold\", header = \
              \"X-Plan: gold\" }, { name = \"api\", path = \"/api/\" }]`.",
+        ),
+        key(
+            "tags",
+            Kind::Integer { min: 1 << SlotBits::MIN, max: 1 << SlotBits::MAX },
+            Missing::Means("no version table"),
+            "Words of the site's version table, a power of two; each takes 8 bytes, and half a MiB \
+             comes on top. With a million tags in use one update voids in vain, beside the \
+             entries of its own tag, as many again as 95 % of them with 1_048_576 words (8 MiB), \
+             24 % with 4_194_304 (32 MiB), 6.0 % with 16_777_216 (128 MiB) and 1.5 % with \
+             67_108_864 (512 MiB). See docs/writers.md.",
+        ),
+        key(
+            "writers_socket",
+            Kind::Text,
+            Missing::Means("none beside `tell-SITE.sock` in the pool's folder"),
+            "Where writers that run as other users tell of changes: the absolute path of a socket \
+             in a folder that they can enter.",
+        ),
+        key(
+            "writers_group",
+            Kind::Text,
+            Missing::Means("the pool's own user"),
+            "The group that may use `writers_socket`: its name in /etc/group, or its number.",
         ),
     ],
 };

@@ -327,6 +327,11 @@ impl Pool {
         self.process("edge-process --file ", index)
     }
 
+    /// The process that answers writers.
+    pub fn writers_process(&self) -> Option<u32> {
+        self.process("writers-process --file ", 0)
+    }
+
     fn process(&self, role: &str, index: usize) -> Option<u32> {
         let wanted = format!("--index {index} ");
         self.processes().into_iter().find(|pid| {

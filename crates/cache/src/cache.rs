@@ -1,0 +1,373 @@
+//! The cache as the edge sees it: look up, and if need be fetch, respond, finish.
+
+use std::collections::HashMap;
+use std::hash::{BuildHasher, Hash, RandomState};
+use std::sync::{Arc, PoisonError, RwLock};
+
+use http::{HeaderMap, HeaderName, Method};
+use pool_model::SiteId;
+use quick_cache::UnitWeighter;
+
+use crate::entry::{Answer, Client, Entry};
+use crate::fetch::Fetch;
+use crate::key::{Key, KeyRef, Request};
+use crate::moment::UnixMs;
+use crate::options::{Cookies, Limits, Mode, Rules};
+use crate::purge::{Purge, Purges};
+use crate::stats::{Counters, Event, Stats};
+use crate::status::{CacheStatus, Forward};
+use crate::store::{Store, Variants};
+use crate::{conditional, directives::Directives};
+
+/// Most fields that a site's responses may be found by: each is remembered, and sent to servers.
+const VARIED_MAX: usize = 32;
+
+/// URLs whose responses are known not to be kept.
+const LASTING_MAX: usize = 16 << 10;
+
+/// For how long that is believed: an application may change its mind, and until it is found out
+/// its requests reach the servers as if there were no cache.
+const LASTING_MS: u64 = 10_000;
+
+/// What a look-up finds.
+#[derive(Debug)]
+pub enum Lookup<P> {
+    /// Not for the cache: the request goes to a server as it is, and [`Cache::passed`] sees the
+    /// response's head.
+    Bypass(Bypass),
+    /// There is a response. In mode `strict` its proof must hold now, or it is none: see
+    /// [`Hit::proof`].
+    Hit(Hit<P>),
+    /// A server is to be asked, with [`Fetch::headers`].
+    Fetch(Box<Fetch<P>>),
+    /// The client wants it from the cache alone, and there is none: a 504.
+    NotCached,
+}
+
+/// Why a request is not for the cache.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Bypass {
+    /// As in `Cache-Status`.
+    pub why: Forward,
+}
+
+/// A stored response that may be answered.
+#[derive(Debug)]
+pub struct Hit<P> {
+    pub(crate) entry: Arc<Entry<P>>,
+    pub(crate) stale: bool,
+    refresh: Option<Box<Fetch<P>>>,
+}
+
+impl<P> Hit<P> {
+    /// What must hold **now**, after the request arrived, for this to be a hit at all. `None` in
+    /// mode `http`: there nothing must.
+    #[must_use]
+    pub fn proof(&self) -> Option<&P> {
+        self.entry.proof.as_ref()
+    }
+
+    /// The stored response.
+    #[must_use]
+    pub fn entry(&self) -> &Entry<P> {
+        &self.entry
+    }
+
+    /// A fetch to be made while the client has its answer already: the response was stale, and
+    /// allows its use meanwhile.
+    pub fn take_refresh(&mut self) -> Option<Box<Fetch<P>>> {
+        self.refresh.take()
+    }
+}
+
+/// One cache, for all sites and threads of an edge.
+#[derive(Debug)]
+pub struct Cache<P> {
+    pub(crate) name: String,
+    pub(crate) store: Store<P>,
+    pub(crate) purges: Purges,
+    pub(crate) counters: Counters,
+    /// Fields that a site's `Vary` has named.
+    varied: RwLock<HashMap<SiteId, Arc<[HeaderName]>>>,
+    /// Hashes of keys whose responses are not kept, and until when that is believed.
+    lasting: quick_cache::sync::Cache<u64, UnixMs, UnitWeighter, RandomState>,
+    pub(crate) state: RandomState,
+}
+
+impl<P> Cache<P> {
+    /// An empty one.
+    #[must_use]
+    pub fn new(limits: &Limits) -> Self {
+        let state = RandomState::new();
+        let lasting = quick_cache::sync::Cache::with(
+            LASTING_MAX,
+            LASTING_MAX as u64,
+            UnitWeighter,
+            state.clone(),
+            quick_cache::sync::DefaultLifecycle::default(),
+        );
+        Self {
+            name: limits.name.clone(),
+            store: Store::new(limits),
+            purges: Purges::new(),
+            counters: Counters::new(),
+            varied: RwLock::new(HashMap::new()),
+            lasting,
+            state,
+        }
+    }
+
+    /// What there is for a request. Costs a hash, a lock for reading and a few comparisons.
+    pub fn lookup(&self, rules: &Rules, request: &Request<'_>) -> Lookup<P> {
+        if let Err(why) = is_for_cache(rules, request) {
+            return self.bypass(why);
+        }
+        let asked = asked(rules, request);
+        if asked.no_store {
+            return self.bypass(Forward::Request);
+        }
+        let key = request.key();
+        let variants = self.store.get(&key);
+        let found = variants.as_ref().map(|variants| self.find(rules, request, variants));
+        let lookup = match found {
+            Some(Found::Entry(entry)) => self.judge(rules, request, &asked, entry),
+            Some(Found::Old(entry)) => {
+                Lookup::Fetch(self.fetch(rules, request, Forward::Miss, entry))
+            }
+            Some(Found::Others) => {
+                let fetch = self.fetch(rules, request, Forward::VaryMiss, None);
+                Lookup::Fetch(fetch)
+            }
+            None => {
+                let until = self.lasting.get(&self.state.hash_one(key));
+                if until.is_some_and(|until| request.now < until) {
+                    return self.bypass(Forward::Bypass);
+                }
+                Lookup::Fetch(self.fetch(rules, request, Forward::UriMiss, None))
+            }
+        };
+        if asked.only_if_cached && matches!(lookup, Lookup::Fetch(_)) {
+            return Lookup::NotCached;
+        }
+        lookup
+    }
+
+    /// The answer of a hit, which counts as one. In mode `strict` its proof was found to hold since
+    /// the request arrived.
+    pub fn hit(&self, rules: &Rules, request: &Request<'_>, hit: &Hit<P>) -> Answer {
+        self.counters.count(Event::Hit);
+        let freshness = &hit.entry.freshness;
+        let status = CacheStatus {
+            forward: request.waited.then_some(Forward::Miss),
+            collapsed: request.waited,
+            ttl_s: Some(freshness.ttl_s(request.now)),
+            detail: match () {
+                () if hit.stale => Some("stale"),
+                () if hit.entry.proof.is_some() => Some(rules.source.label()),
+                () => None,
+            },
+            ..CacheStatus::default()
+        };
+        hit.entry.answer(client(request), status.value(&self.name))
+    }
+
+    /// The fetch in the place of a hit whose proof did not hold.
+    pub fn refused(&self, rules: &Rules, request: &Request<'_>, hit: Hit<P>) -> Box<Fetch<P>> {
+        self.counters.count(Event::Refused);
+        self.fetch(rules, request, Forward::Miss, Some(hit.entry))
+    }
+
+    /// Makes what was stored, or asked for, before now invalid.
+    pub fn purge(&self, what: Purge<'_>) {
+        self.counters.count(Event::Purged);
+        self.purges.purge(what);
+        // The words decide; this gives the memory back.
+        match what {
+            Purge::Url(key) => self.store.remove(&key),
+            Purge::Tag(..) => {}
+            Purge::Site(site) => self.store.retain(|key, _| key.site() != site),
+            Purge::All => self.store.retain(|_, _| false),
+        }
+    }
+
+    /// All that is stored for a URL, for those who ask why.
+    #[must_use]
+    pub fn explain(&self, key: &KeyRef<'_>) -> Vec<Explained<P>> {
+        let Some(variants) = self.store.peek(key) else { return Vec::new() };
+        let explain = |entry: &Arc<Entry<P>>| Explained {
+            purged: !self.purges.is_valid(entry.stamp, &entry.slots),
+            entry: Arc::clone(entry),
+        };
+        variants.entries.iter().map(explain).collect()
+    }
+
+    /// Counts so far.
+    #[must_use]
+    pub fn stats(&self) -> Stats {
+        let (urls, bytes, evicted) = self.store.held();
+        Stats { urls, bytes, evicted, ..self.counters.read() }
+    }
+
+    fn bypass(&self, why: Forward) -> Lookup<P> {
+        self.counters.count(Event::Forward(why));
+        Lookup::Bypass(Bypass { why })
+    }
+
+    /// The newest response that is for this request.
+    fn find(&self, rules: &Rules, request: &Request<'_>, variants: &Variants<P>) -> Found<P> {
+        let mine = |entry: &&Arc<Entry<P>>| entry.selected.is_for(rules, request.headers);
+        let Some(entry) = variants.entries.iter().find(mine) else { return Found::Others };
+        if !self.purges.is_valid(entry.stamp, &entry.slots) {
+            return Found::Old(None);
+        }
+        // The site may have become strict since.
+        if rules.mode == Mode::Strict && entry.proof.is_none() {
+            return Found::Old(Some(Arc::clone(entry)));
+        }
+        Found::Entry(Arc::clone(entry))
+    }
+
+    fn judge(
+        &self,
+        rules: &Rules,
+        request: &Request<'_>,
+        asked: &Directives,
+        entry: Arc<Entry<P>>,
+    ) -> Lookup<P> {
+        let (freshness, now) = (&entry.freshness, request.now);
+        let (age_ms, left_s) = (freshness.age_ms(now), freshness.ttl_s(now));
+        let ms = |seconds: u64| seconds.saturating_mul(1_000);
+        let too_old = asked.max_age.is_some_and(|max| age_ms > ms(max) || max == 0)
+            || asked.min_fresh.is_some_and(|min| left_s < i64::try_from(min).unwrap_or(i64::MAX))
+            || asked.no_cache.is_whole();
+        if too_old {
+            return Lookup::Fetch(self.fetch(rules, request, Forward::Request, Some(entry)));
+        }
+        if freshness.is_fresh(now) {
+            return Lookup::Hit(Hit { entry, stale: false, refresh: None });
+        }
+        let stale_ms = freshness.stale_for_ms(now);
+        let may = !freshness.never_stale && rules.mode == Mode::Http;
+        if may && asked.max_stale.is_some_and(|max| stale_ms <= ms(max)) {
+            return Lookup::Hit(Hit { entry, stale: true, refresh: None });
+        }
+        let fetch = self.fetch(rules, request, Forward::Stale, Some(Arc::clone(&entry)));
+        if may && stale_ms < freshness.while_revalidate_ms {
+            return Lookup::Hit(Hit { entry, stale: true, refresh: Some(fetch) });
+        }
+        Lookup::Fetch(fetch)
+    }
+
+    fn fetch(
+        &self,
+        rules: &Rules,
+        request: &Request<'_>,
+        why: Forward,
+        stored: Option<Arc<Entry<P>>>,
+    ) -> Box<Fetch<P>> {
+        // Before the server is asked, so that no purge from now on is missed.
+        let stamp = self.purges.stamp();
+        let key = request.key();
+        let meaning = self.meaning(rules, request);
+        let flight = self.state.hash_one((key, request.method == Method::HEAD, meaning));
+        let varied = self.varied(request.site);
+        Box::new(Fetch::new(rules, request, why, stored, stamp, flight, &varied))
+    }
+
+    /// What tells requests for this URL apart, as far as is known.
+    fn meaning(&self, rules: &Rules, request: &Request<'_>) -> Option<Vec<u8>> {
+        let variants = self.store.peek(&request.key())?;
+        let newest = variants.entries.first()?;
+        Some(newest.selected.meaning_of(rules, request.headers))
+    }
+
+    /// Fields that responses of a site are found by.
+    pub(crate) fn varied(&self, site: SiteId) -> Arc<[HeaderName]> {
+        let all = self.varied.read().unwrap_or_else(PoisonError::into_inner);
+        all.get(&site).cloned().unwrap_or_default()
+    }
+
+    /// Remembers fields that a `Vary` of a site has named; whether there was room for them.
+    pub(crate) fn learn(&self, site: SiteId, names: &[HeaderName]) -> bool {
+        let mut all = self.varied.write().unwrap_or_else(PoisonError::into_inner);
+        let known = all.entry(site).or_default();
+        let mut more = known.to_vec();
+        more.extend(names.iter().filter(|name| !known.contains(name)).cloned());
+        if more.len() > VARIED_MAX {
+            return false;
+        }
+        *known = more.into();
+        true
+    }
+
+    /// Remembers for a while that a URL's responses are not kept.
+    pub(crate) fn expect_none(&self, key: &Key, now: UnixMs) {
+        let until = UnixMs(now.0.saturating_add(LASTING_MS));
+        self.lasting.insert(self.hash(&key.borrowed()), until);
+    }
+
+    pub(crate) fn hash(&self, what: &impl Hash) -> u64 {
+        self.state.hash_one(what)
+    }
+}
+
+/// One stored response of a URL.
+#[derive(Debug)]
+pub struct Explained<P> {
+    /// The response.
+    pub entry: Arc<Entry<P>>,
+    /// Whether it was purged, and is only still there.
+    pub purged: bool,
+}
+
+enum Found<P> {
+    Entry(Arc<Entry<P>>),
+    /// It is for this request, and cannot be a hit; the server may be asked about it.
+    Old(Option<Arc<Entry<P>>>),
+    /// None is for this request.
+    Others,
+}
+
+/// Who asks, for the answer.
+pub(crate) fn client<'a>(request: &Request<'a>) -> Client<'a> {
+    Client { head_only: request.method == Method::HEAD, headers: request.headers, now: request.now }
+}
+
+/// Whether a request may be answered from the cache, and its response kept.
+fn is_for_cache(rules: &Rules, request: &Request<'_>) -> Result<(), Forward> {
+    if rules.mode == Mode::Off {
+        return Err(Forward::Bypass);
+    }
+    if request.method != Method::GET && request.method != Method::HEAD {
+        return Err(Forward::Method);
+    }
+    let headers = request.headers;
+    let cookies = rules.cookies == Cookies::Bypass && headers.contains_key(http::header::COOKIE);
+    let body = headers.contains_key(http::header::TRANSFER_ENCODING)
+        || headers.get(http::header::CONTENT_LENGTH).is_some_and(|length| length != "0");
+    let other = headers.contains_key(http::header::UPGRADE);
+    if cookies || body || other || conditional::needs_server(headers) {
+        return Err(Forward::Request);
+    }
+    Ok(())
+}
+
+/// What the client's `Cache-Control` asks for, if the site heeds it.
+fn asked(rules: &Rules, request: &Request<'_>) -> Directives {
+    if !rules.client_directives || !has_directives(request.headers) {
+        return Directives::default();
+    }
+    let mut asked = Directives::of(request.headers);
+    // RFC 9111, 5.4: for clients of long ago.
+    let pragma = request.headers.get(http::header::PRAGMA);
+    if !request.headers.contains_key(http::header::CACHE_CONTROL)
+        && pragma.is_some_and(|pragma| pragma.as_bytes().eq_ignore_ascii_case(b"no-cache"))
+    {
+        asked.no_cache = crate::directives::Scope::Whole;
+    }
+    asked
+}
+
+fn has_directives(headers: &HeaderMap) -> bool {
+    headers.contains_key(http::header::CACHE_CONTROL) || headers.contains_key(http::header::PRAGMA)
+}

@@ -1,0 +1,123 @@
+//! `Cache-Status` (RFC 9211): what the cache did, told to the client.
+
+use std::fmt::Write as _;
+
+use http::{HeaderValue, StatusCode};
+
+/// Why a request went to the server.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Forward {
+    /// The site's cache is off, or the response is known not to be kept.
+    Bypass,
+    /// The method is not for a cache.
+    Method,
+    /// Nothing is stored for this URL.
+    UriMiss,
+    /// What is stored for this URL is for other requests.
+    VaryMiss,
+    /// What was stored is no longer valid: one of its tags was updated, or it was purged.
+    Miss,
+    /// What is stored is no longer fresh.
+    Stale,
+    /// The request asked for it.
+    Request,
+}
+
+impl Forward {
+    /// The token of RFC 9211.
+    #[must_use]
+    pub const fn token(self) -> &'static str {
+        match self {
+            Self::Bypass => "bypass",
+            Self::Method => "method",
+            Self::UriMiss => "uri-miss",
+            Self::VaryMiss => "vary-miss",
+            Self::Miss => "miss",
+            Self::Stale => "stale",
+            Self::Request => "request",
+        }
+    }
+}
+
+/// What the cache did with one request.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct CacheStatus {
+    /// Why it went to the server; `None`: it was answered from the cache.
+    pub forward: Option<Forward>,
+    /// What the server answered, where that is not what the client gets.
+    pub forward_status: Option<StatusCode>,
+    /// Whether the response is kept.
+    pub stored: bool,
+    /// Whether it waited for another request's response.
+    pub collapsed: bool,
+    /// Seconds of freshness that are left; negative: since when it is stale.
+    pub ttl_s: Option<i64>,
+    /// What else there is to know: a token.
+    pub detail: Option<&'static str>,
+}
+
+impl CacheStatus {
+    /// The field's value.
+    #[must_use]
+    pub fn value(&self, cache: &str) -> HeaderValue {
+        let mut text = String::with_capacity(64);
+        if is_token(cache) {
+            text.push_str(cache);
+        } else {
+            let plain = |c: &char| (' '..='~').contains(c) && *c != '"' && *c != '\\';
+            text.push('"');
+            text.extend(cache.chars().filter(plain));
+            text.push('"');
+        }
+        match self.forward {
+            None => text.push_str("; hit"),
+            Some(forward) => {
+                text.push_str("; fwd=");
+                text.push_str(forward.token());
+            }
+        }
+        if let Some(status) = self.forward_status {
+            text.push_str("; fwd-status=");
+            text.push_str(status.as_str());
+        }
+        for (is, word) in [(self.stored, "; stored"), (self.collapsed, "; collapsed")] {
+            text.push_str(if is { word } else { "" });
+        }
+        if let Some(ttl) = self.ttl_s {
+            write!(text, "; ttl={ttl}").expect("a string takes all text");
+        }
+        if let Some(detail) = self.detail {
+            text.push_str("; detail=");
+            text.push_str(detail);
+        }
+        HeaderValue::try_from(text).expect("only printable characters were written")
+    }
+}
+
+/// Whether a word may stand without quotes (RFC 9651, 3.3.4).
+fn is_token(word: &str) -> bool {
+    let rest = |byte: u8| byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~:/".contains(&byte);
+    word.starts_with(|c: char| c.is_ascii_alphabetic() || c == '*') && word.bytes().all(rest)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn values_are_as_the_rfc_writes_them() {
+        let hit = CacheStatus { ttl_s: Some(376), ..CacheStatus::default() };
+        assert_eq!(hit.value("polder"), "polder; hit; ttl=376");
+        assert_eq!(hit.value("edge 1\"\n"), "\"edge 1\"; hit; ttl=376");
+        let miss = CacheStatus {
+            forward: Some(Forward::Stale),
+            forward_status: Some(StatusCode::NOT_MODIFIED),
+            stored: true,
+            collapsed: true,
+            ttl_s: Some(-1),
+            detail: Some("linearizable"),
+        };
+        let text = "p; fwd=stale; fwd-status=304; stored; collapsed; ttl=-1; detail=linearizable";
+        assert_eq!(miss.value("p"), text);
+    }
+}

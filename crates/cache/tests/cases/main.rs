@@ -1,0 +1,9 @@
+//! The cache by its public face, with a server that says what a test makes it say.
+#![allow(clippy::unwrap_used)]
+
+mod life;
+mod noise;
+mod race;
+mod shared;
+mod suite;
+mod world;
