@@ -17,7 +17,7 @@ use crate::wire::Client;
 use http::request::Parts;
 use http::{HeaderValue, Method, response};
 use std::future::{Future, poll_fn};
-use std::pin::pin;
+use std::pin::{Pin, pin};
 use std::rc::Rc;
 use std::sync::Arc;
 use std::task::Poll;
@@ -121,7 +121,8 @@ pub(crate) async fn attempt<D: Dispatcher>(
         core.metrics.upstream_reused.add(1);
         lease
     } else {
-        let connected = core.pool.connect(route).await;
+        // Boxed: most requests find a connection, and need no room for this.
+        let connected = Box::pin(core.pool.connect(route)).await;
         connected.map_err(|error| {
             tracing::debug!(%node, %address, %error, "no connection to a server");
             Failure::of_connect()
@@ -131,8 +132,11 @@ pub(crate) async fn attempt<D: Dispatcher>(
         core.metrics.upstream_opened.add(1);
     }
     let limit = Duration::from_millis(core.options().response_header_timeout_ms);
-    let sending = lease.link.ask(outgoing.asking(core));
-    match in_time(sending, client, outgoing, limit).await {
+    let answer = {
+        let sending = pin!(lease.link.ask(outgoing.asking(core)));
+        in_time(sending, client, outgoing, limit).await
+    };
+    match answer {
         Some(Ok(parts)) => Ok((parts, lease)),
         Some(Err(fault)) => {
             let failure = explain(&fault, &lease, outgoing);
@@ -151,12 +155,11 @@ pub(crate) async fn attempt<D: Dispatcher>(
 /// Waits for the response's head; none when there was no progress for `limit`. While the client
 /// is still sending, its own time-outs apply.
 async fn in_time<F: Future>(
-    sending: F,
+    mut sending: Pin<&mut F>,
     client: &Client,
     outgoing: &Outgoing,
     limit: Duration,
 ) -> Option<F::Output> {
-    let mut sending = pin!(sending);
     let mut since = Instant::now();
     poll_fn(|cx| {
         loop {

@@ -4,7 +4,7 @@ use crate::access_log::{Ended, Entry};
 use crate::admission::class_name;
 use crate::answer::Reason;
 use crate::core::Core;
-use crate::face::{Dispatcher, Rank};
+use crate::face::{Dispatcher, Permit, Rank, Verdict};
 use crate::hosts::SiteSlot;
 use crate::labels::{Labels, X_REQUEST_ID};
 use crate::upload::Upload;
@@ -142,12 +142,25 @@ pub(crate) struct Flight<D: Dispatcher> {
     pub(crate) permit: D::Permit,
     pub(crate) lease: Lease,
     pub(crate) upload: Option<Rc<Upload>>,
+    /// The server's answer is yet to be reported.
+    pub(crate) answers: bool,
 }
 
 impl<D: Dispatcher> Flight<D> {
+    /// The response does not come all at once: its health needs not wait for the end.
+    fn report(&mut self) {
+        if std::mem::take(&mut self.answers) {
+            self.permit.report(Verdict::Answered);
+        }
+    }
+
     /// The response is complete from the server's side.
     fn land(self, core: &Core<D>) {
-        drop(self.permit);
+        if self.answers {
+            self.permit.answered();
+        } else {
+            drop(self.permit);
+        }
         match self.upload {
             // The exchange is over. Nobody can tell what the server makes of the rest.
             Some(upload) if !upload.is_complete() => upload.give_up(),
@@ -199,14 +212,16 @@ fn poll_server<D: Dispatcher>(
     cx: &mut Context<'_>,
 ) -> Poll<Option<FrameResult>> {
     let Kind::Server { flight, waits_since } = kind else { return Poll::Ready(None) };
-    let Some(Flight { lease, .. }) = flight else { return Poll::Ready(None) };
-    let fault = match lease.link.poll_data(cx) {
+    let Some(flying) = flight else { return Poll::Ready(None) };
+    let fault = match flying.lease.link.poll_data(cx) {
         Poll::Ready(Some(Ok(data))) => {
             *waits_since = None;
             meter.response_bytes += data.len() as u64;
             meter.client.set_body(BodyState::Client { moved: true });
-            if lease.link.is_end() {
+            if flying.lease.link.is_end() {
                 land(flight, meter);
+            } else {
+                flying.report();
             }
             return Poll::Ready(Some(Ok(Frame::data(data))));
         }
@@ -216,6 +231,7 @@ fn poll_server<D: Dispatcher>(
         }
         Poll::Ready(Some(Err(_))) => DownloadFault::Broken,
         Poll::Pending => {
+            flying.report();
             let since = *waits_since.get_or_insert_with(Instant::now);
             let deadline = since + meter.core.options().body_idle();
             match meter.client.dog.borrow_mut().poll_until(cx, deadline) {
@@ -227,6 +243,7 @@ fn poll_server<D: Dispatcher>(
             }
         }
     };
+    flying.report();
     let peer = meter.client.caller.address;
     tracing::warn!(%peer, %fault, "a response is cut");
     *flight = None;
@@ -281,11 +298,12 @@ impl<D: Dispatcher> Body for Download<D> {
 
 impl<D: Dispatcher> Drop for Download<D> {
     fn drop(&mut self) {
-        // hyper asks a body without frames for none.
-        if let Kind::Server { flight, .. } = &mut self.kind
-            && flight.as_ref().is_some_and(|flight| flight.lease.link.is_end())
-        {
-            land(flight, &mut self.meter);
+        let Kind::Server { flight, .. } = &mut self.kind else { return };
+        match flight {
+            // hyper asks a body without frames for none.
+            Some(flying) if flying.lease.link.is_end() => land(flight, &mut self.meter),
+            Some(flying) => flying.report(),
+            None => {}
         }
     }
 }

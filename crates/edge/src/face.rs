@@ -114,6 +114,15 @@ pub trait Permit: 'static {
     /// not called when the client went away or sent something wrong, nor when a connection kept
     /// alive turned out to be closed (that says nothing about the server's health).
     fn report(&self, verdict: Verdict);
+
+    /// Reports [`Verdict::Answered`] and gives the room back at once: for responses that are
+    /// complete as soon as they begin.
+    fn answered(self)
+    where
+        Self: Sized,
+    {
+        self.report(Verdict::Answered);
+    }
 }
 
 /// How one attempt at one server went.

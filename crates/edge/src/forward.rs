@@ -6,6 +6,7 @@ use crate::attempt::Outgoing;
 use crate::head::{Framing, content_length, is_connection_option, is_protected};
 use crate::labels::{Labels, TRACEPARENT, X_REQUEST_ID};
 use crate::options::ForwardedTrust;
+use crate::spare;
 use crate::upgrade::agreed;
 use crate::upstream::HeadFault;
 use http::header::{self, HeaderMap, HeaderName, HeaderValue};
@@ -227,7 +228,7 @@ pub(crate) struct ResponseFields {
 impl ResponseFields {
     pub(crate) fn new(count: usize) -> Self {
         // One for the length, one for the request's id.
-        let to = HeaderMap::with_capacity(count + 2);
+        let to = spare::take(count + 2);
         let (length, upgrade, named) = (None, None, Vec::new());
         let (chunked, closes, keeps, switches) = (false, false, false, false);
         Self { to, length, chunked, closes, keeps, named, switches, upgrade }

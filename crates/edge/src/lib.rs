@@ -51,6 +51,7 @@ mod proxy_header;
 mod proxy_in;
 mod rate;
 mod serve;
+mod spare;
 mod sticky;
 mod stream;
 mod tls;

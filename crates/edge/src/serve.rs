@@ -11,6 +11,7 @@ use crate::hosts::{SiteSlot, host_of};
 use crate::options::{Options, SiteOptions};
 use crate::proxy_header::Announced;
 use crate::rate::{Limited, TooEarly};
+use crate::spare;
 use crate::upgrade::switch;
 use crate::upload::{Upload, UploadLimits};
 use crate::upstream::Lease;
@@ -20,7 +21,7 @@ use http::{HeaderMap, HeaderValue, Request, Response, StatusCode, Version, heade
 use hyper::body::Incoming;
 use pool_model::SiteId;
 use std::convert::Infallible;
-use std::future::poll_fn;
+use std::future::{Future, poll_fn};
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
@@ -35,33 +36,38 @@ const DRAIN_TIME: Duration = Duration::from_millis(500);
 const SAME_NODE_PAUSE: Duration = Duration::from_millis(50);
 
 /// Answers one request. It never fails: what goes wrong becomes an answer.
-pub(crate) async fn serve<D: Dispatcher>(
+///
+/// What needs no waiting is done in the call, and what is rare is boxed: hyper moves the future
+/// into its place for each request, so that every byte of it costs.
+pub(crate) fn serve<D: Dispatcher>(
     core: Rc<Core<D>>,
     client: Rc<Client>,
     request: Request<Incoming>,
-) -> Result<Response<Download<D>>, Infallible> {
+) -> impl Future<Output = Result<Response<Download<D>>, Infallible>> {
     let (parts, body) = request.into_parts();
     let mut meter = Meter::new(core, client, &parts);
-    let outgoing = match accept(&mut meter, parts, body) {
-        Ok(outgoing) => outgoing,
-        Err(Rejected { reason, body, retry_after_s }) => {
-            let close = !http_body::Body::is_end_stream(&body);
-            return Ok(refuse(meter, Refused { reason, retry_after_s }, close));
-        }
-    };
-    let stick = stick_of(&meter, &outgoing);
-    match forward(&mut meter, &outgoing, stick).await {
-        Ok((mut parts, flight)) => {
-            set_cookie(&meter, stick, &flight, &mut parts);
-            if parts.status == StatusCode::SWITCHING_PROTOCOLS {
-                return Ok(switched(meter, parts, outgoing, flight).await);
+    let mut accepted = accept(&mut meter, parts, body);
+    async move {
+        let outgoing = match &mut accepted {
+            Ok(outgoing) => outgoing,
+            Err(Rejected { refused, close }) => return Ok(refuse(meter, *refused, *close)),
+        };
+        let stick = stick_of(&meter, outgoing);
+        match forward(&mut meter, outgoing, stick).await {
+            Ok((mut parts, flight)) => {
+                spare::keep(std::mem::take(&mut outgoing.parts.headers));
+                set_cookie(&meter, stick, &flight, &mut parts);
+                if parts.status == StatusCode::SWITCHING_PROTOCOLS {
+                    let share = outgoing.upgrade_share.take();
+                    return Ok(Box::pin(switched(meter, parts, share, flight)).await);
+                }
+                Ok(pass(meter, parts, flight))
             }
-            Ok(pass(meter, parts, flight))
-        }
-        Err(refused) => {
-            // A stream of HTTP/2 ends without the others.
-            let close = !meter.client.is_http2 && !drain(&outgoing).await;
-            Ok(refuse(meter, refused, close))
+            Err(refused) => {
+                // A stream of HTTP/2 ends without the others.
+                let close = !meter.client.is_http2 && !drain(outgoing).await;
+                Ok(refuse(meter, refused, close))
+            }
         }
     }
 }
@@ -92,15 +98,14 @@ impl From<Refusal> for Refused {
 
 /// A request that is not forwarded.
 struct Rejected {
-    reason: Reason,
-    body: Incoming,
-    /// What the client is asked to wait, if that depends on the request.
-    retry_after_s: Option<u64>,
+    refused: Refused,
+    /// The connection ends with the answer: some of the body may still come.
+    close: bool,
 }
 
 impl Rejected {
-    fn new(reason: Reason, body: Incoming) -> Self {
-        Self { reason, body, retry_after_s: None }
+    fn new(refused: impl Into<Refused>, body: &Incoming) -> Self {
+        Self { refused: refused.into(), close: !http_body::Body::is_end_stream(body) }
     }
 }
 
@@ -113,14 +118,14 @@ fn accept<D: Dispatcher>(
     let shared = &meter.core.shared;
     let head = match read_head(&shared.options, &parts, &body) {
         Ok(head) => head,
-        Err(reason) => return Err(Rejected::new(reason, body)),
+        Err(reason) => return Err(Rejected::new(reason, &body)),
     };
     let Some(slot) = site_of(&meter.core, &head) else {
-        return Err(Rejected::new(Reason::UnknownSite, body));
+        return Err(Rejected::new(Reason::UnknownSite, &body));
     };
     let caller = Rc::clone(&meter.client.caller);
     if shared.tls.requires(slot) && !caller.is_verified_for(slot) {
-        return Err(Rejected::new(Reason::NoCertificate, body));
+        return Err(Rejected::new(Reason::NoCertificate, &body));
     }
     let site = &shared.options.sites[slot.0];
     let exact_bytes = match head.framing {
@@ -146,15 +151,15 @@ fn accept<D: Dispatcher>(
             Limited::Client => Reason::ClientRate,
             Limited::Site => Reason::SiteRate,
         };
-        return Err(Rejected { reason, body, retry_after_s });
+        return Err(Rejected::new(Refused { reason, retry_after_s }, &body));
     }
     if exact_bytes.is_some_and(|bytes| bytes > limits.body_bytes_max) {
-        return Err(Rejected::new(Reason::BodyTooLarge, body));
+        return Err(Rejected::new(Reason::BodyTooLarge, &body));
     }
-    let Some(host) = host else { return Err(Rejected::new(Reason::BadRequest, body)) };
+    let Some(host) = host else { return Err(Rejected::new(Reason::BadRequest, &body)) };
     let upgrade_share = match upgrade_share(&meter.core, &head) {
         Ok(share) => share,
-        Err(reason) => return Err(Rejected::new(reason, body)),
+        Err(reason) => return Err(Rejected::new(reason, &body)),
     };
     let bodiless = matches!(head.framing, Framing::None | Framing::Length(0));
     let upload = (!bodiless).then(|| Rc::new(Upload::new(body, limits, exact_bytes)));
@@ -254,7 +259,7 @@ async fn forward<D: Dispatcher>(
         let failure = match at_server(meter, &permit, outgoing).await {
             Ok((parts, lease)) => {
                 let upload = outgoing.upload.clone();
-                return Ok((parts, Flight { permit, lease, upload }));
+                return Ok((parts, Flight { permit, lease, upload, answers: false }));
             }
             Err(failure) => failure,
         };
@@ -310,13 +315,12 @@ async fn at_server<D: Dispatcher>(
 fn pass<D: Dispatcher>(
     mut meter: Meter<D>,
     mut parts: response::Parts,
-    flight: Flight<D>,
+    mut flight: Flight<D>,
 ) -> Response<Download<D>> {
-    let status = parts.status;
-    flight.permit.report(match status.as_u16() {
-        server_error @ 500.. => Verdict::ServerError(server_error),
-        _ => Verdict::Answered,
-    });
+    match parts.status.as_u16() {
+        server_error @ 500.. => flight.permit.report(Verdict::ServerError(server_error)),
+        _ => flight.answers = true,
+    }
     if let Some(upload) = &flight.upload {
         upload.forget_kept();
     }
@@ -330,10 +334,10 @@ fn pass<D: Dispatcher>(
 async fn switched<D: Dispatcher>(
     mut meter: Meter<D>,
     parts: response::Parts,
-    outgoing: Outgoing,
+    share: Option<OwnedSemaphorePermit>,
     flight: Flight<D>,
 ) -> Response<Download<D>> {
-    match switch(&meter, outgoing, flight, &parts.headers).await {
+    match switch(&meter, share, flight, &parts.headers).await {
         Ok(()) => {
             let head = head_of(&mut meter, parts);
             Response::from_parts(head, Download::text("", meter))

@@ -206,6 +206,7 @@ pub(crate) struct Lease {
 
 struct Idle {
     link: Link,
+    /// When connections were last looked through before it became idle.
     since: Instant,
     announced: Option<Announced>,
 }
@@ -229,13 +230,16 @@ pub(crate) struct PoolLimits {
 /// The idle connections of one thread.
 pub(crate) struct Pool {
     limits: Cell<PoolLimits>,
+    /// When idle connections were last looked through: as exact as their time needs to be.
+    looked: Cell<Instant>,
     /// By the number of the node.
     nodes: RefCell<Vec<Vec<Server>>>,
 }
 
 impl Pool {
     pub(crate) fn new(limits: PoolLimits) -> Self {
-        Self { limits: Cell::new(limits), nodes: RefCell::default() }
+        let looked = Cell::new(Instant::now());
+        Self { limits: Cell::new(limits), looked, nodes: RefCell::default() }
     }
 
     /// Other limits from now on; connections that are there stay.
@@ -285,7 +289,7 @@ impl Pool {
             idle.remove(0);
         }
         if idle.len() < idle_max {
-            idle.push(Idle { link: lease.link, since: Instant::now(), announced });
+            idle.push(Idle { link: lease.link, since: self.looked.get(), announced });
         }
     }
 
@@ -313,6 +317,7 @@ impl Pool {
         loop {
             ticks.tick().await;
             let now = Instant::now();
+            self.looked.set(now);
             for server in self.nodes.borrow_mut().iter_mut().flatten() {
                 let idle_time = self.limits.get().idle_time;
                 server.idle.retain(|idle| {

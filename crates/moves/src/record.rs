@@ -34,6 +34,9 @@ pub enum Ending {
     Refused(Refusal),
     /// A request by a person was not done within its time.
     TimedOut,
+    /// The node's word named no site of the pool: noise was written there. It is free now, with the
+    /// version after the one that the noise held; whose it was before isn't known.
+    Freed,
 }
 
 impl Ending {
@@ -53,6 +56,7 @@ impl Ending {
             Self::Unreachable => "unreachable",
             Self::Refused(refusal) => refusal.name(),
             Self::TimedOut => "timed-out",
+            Self::Freed => "freed",
         }
     }
 }

@@ -291,6 +291,27 @@ fn noise_in_the_site_words_is_mended_and_moves_go_on() {
 }
 
 #[test]
+fn a_node_of_no_site_is_set_free_and_there_is_a_record_of_it() {
+    let lab = Lab::new(&[1, 2, 2], 7);
+    let (handle, host) = start(&lab, 0, Mode::Move, reconf());
+    attached(&handle.commander(), &lab);
+    let nobody = Assign { site: SiteId::new(900).ok(), stamp: Epoch::ZERO, version: 5_000 };
+    lab.nodes[2].assign_word().store(nobody.pack(), Ordering::SeqCst);
+    host.queue(1, 100);
+    wait_for("the freed node at the loaded site", || lab.at(2) == 1);
+    let moves = status(&handle.commander()).moves;
+    let of_it = moves.iter().filter(|line| line.record.node == node(2));
+    let told: Vec<_> = of_it
+        .map(|line| (line.record.ending, line.record.version, line.swapped_ns.is_some()))
+        .collect();
+    assert_eq!(
+        told,
+        [(Ending::Freed, Some(5_001), true), (Ending::Moved, Some(5_002), true)],
+        "{moves:?}"
+    );
+}
+
+#[test]
 fn an_expired_lease_is_taken_over() {
     let lab = Lab::new(&[1, 2, 2], 7);
     let old = Lease { incarnation: 77, beat: 5 }.pack();

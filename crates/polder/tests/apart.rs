@@ -6,11 +6,13 @@
 mod common;
 
 use common::apart::{Addresses, Crowd, Part, Site};
+use common::client::Connection;
 use common::eventually;
 use common::pool::{PROGRAM, Port};
 use common::wave::Wave;
-use polder::control::{NodeArguments, Request, Response};
-use polder::status::NodeState;
+use polder::control::{MovesArguments, NodeArguments, Request, Response};
+use polder::metrics;
+use polder::status::{NodeState, Warning};
 use std::net::SocketAddr;
 use std::os::unix::fs::PermissionsExt as _;
 use std::process::Command;
@@ -91,6 +93,59 @@ fn roles_apart_join_leave_die_and_come_back_without_a_lost_request() {
         edge.stop();
     }
     [n1, n2, n3, n4].into_iter().for_each(Part::stop);
+}
+
+/// The machine of a node that its site can't do without is lost while a person has paused all
+/// moves: the shortfall is told, with its cause. Then a move ends it.
+#[test]
+fn a_lost_node_puts_its_site_below_its_guarantee_until_a_move_makes_it_good() {
+    let (ports, addresses) = ports();
+    let site = Site::new(&addresses, Duration::from_millis(10), "");
+    let edge = site.edge(&[], 0);
+    let mut agents: Vec<Part> =
+        ["n1", "n2", "n3", "n4"].map(|node| site.agent(&[], node)).into_iter().collect();
+    edge.wait_ready(4, 1);
+    let red = || edge.status().unwrap().sites[0].clone();
+    let metric = |cause: &str| {
+        let text = metrics::text(edge.status().unwrap());
+        let name = "polder_site_below_hard_seconds_total{site=\"red\",cause=\"";
+        let line = text.lines().find_map(|line| line.strip_prefix(&format!("{name}{cause}\"}} ")));
+        line.unwrap().parse::<f64>().unwrap()
+    };
+    let at_first = red();
+    assert_eq!((at_first.nodes, at_first.hard, at_first.terms.hard_met), (2, 2, true));
+    assert_eq!((at_first.terms.below_hard.now, metric("node")), (None, 0.0));
+
+    assert!(matches!(edge.try_ask(&Request::Pause), Ok(Response::Done(_))));
+    agents.remove(1).lose();
+    eventually("the shortfall is told", || red().terms.below_hard.now.as_deref() == Some("node"));
+    let short = red();
+    assert_eq!((short.nodes, short.hard, short.terms.hard_met), (1, 2, false));
+    let warned = edge.status().unwrap().warnings.into_iter().find_map(|warning| match warning {
+        Warning::BelowHard { site, nodes, hard } => Some((site, nodes, hard)),
+        _ => None,
+    });
+    assert_eq!(warned, Some(("red".to_owned(), 1, 2)));
+    eventually("its time is counted", || metric("node") > 0.0);
+
+    assert!(matches!(edge.try_ask(&Request::Resume), Ok(Response::Done(_))));
+    eventually("a move makes it good", || red().terms.hard_met);
+    let status = edge.status().unwrap();
+    assert_eq!((status.sites[0].nodes, status.nodes[3].site.as_deref()), (2, Some("red")));
+    let told = &status.sites[0].terms.below_hard;
+    assert_eq!((told.now.as_deref(), told.move_s), (None, 0.0), "{told:?}");
+    assert!(told.node_s >= short.terms.below_hard.node_s && told.node_s > 0.0, "{told:?}");
+    assert_eq!(status.sites[1].terms.below_hard.node_s, 0.0);
+    let Ok(Response::Moves(moves)) = edge.try_ask(&Request::Moves(MovesArguments { limit: 9 }))
+    else {
+        panic!("no moves")
+    };
+    let last = moves.last().map(|one| (one.node.as_str(), one.to.as_deref(), &*one.reason));
+    assert_eq!(last, Some(("n4", Some("red"), "floor")), "{moves:?}");
+    let mut connection = Connection::open(ports[0].address).unwrap();
+    assert_eq!(connection.request("GET", "red.test", "/").unwrap().status, 200);
+    edge.stop();
+    agents.into_iter().for_each(Part::stop);
 }
 
 fn wait_alive(edge: &Part, node: usize) {

@@ -9,7 +9,9 @@ use common::pool::{PROGRAM, Pool, Port, Recipe};
 use common::watch::{Watch, node_record, site_record};
 use common::wave::{Driver, Wave};
 use common::{eventually, process, watch_for};
-use polder::status::{NodeState, Warning};
+use polder::control::{MovesArguments, Request, Response};
+use polder::rig::{MoveLog, NodeHistory};
+use polder::status::{MoveRecord, NodeState, Warning};
 use pool_model::SiteId;
 use remote_memory::Mapped as _;
 use rustix::process::Signal;
@@ -148,6 +150,8 @@ fn scribble(word: &AtomicU64, value: u64) {
 fn a_node_with_a_nonsense_assignment_is_named_and_set_free() {
     let pool = recipe().start();
     let watch = pool.watch(&[0, 0]);
+    let before = pool.status();
+    let mut log = MoveLog::default();
     let load = Load::start(&pool);
     watch.wait_changes(6);
     let record = node_record(&pool.folder, "n5");
@@ -164,11 +168,25 @@ fn a_node_with_a_nonsense_assignment_is_named_and_set_free() {
         load.wait_served(100);
         // One line a second tells of a place.
         watch_for(Duration::from_millis(1_100));
+        log.add(moves(&pool));
     }
     watch.wait_changes(6);
     load.finish();
+    let after = pool.status();
+    log.add(moves(&pool));
+    let freed = log.iter().filter(|one| one.reason == "freed").count();
+    assert_eq!(freed, 3, "one record for each time");
+    let history = NodeHistory::replay(&before, &log, &after);
+    assert!(history.is_ok_and(|history| history.moves() >= 12), "no move is missing");
     watch.finish();
     pool.finish();
+}
+
+/// The moves that its edges still know.
+fn moves(pool: &Pool) -> Vec<MoveRecord> {
+    let all = Request::Moves(MovesArguments { limit: usize::MAX });
+    let Response::Moves(moves) = pool.ask(&all) else { panic!("no moves") };
+    moves
 }
 
 #[test]

@@ -2,7 +2,8 @@
 //!
 //! ```text
 //! best(T):  for each donor D != T: what D offers (a policy's rule)
-//!           nobody offers, and no node is free -> nothing, without a look at the nodes
+//!           nobody who has a node that T might use offers, and no such node is free
+//!             -> nothing, without a look at the nodes
 //!           of the movable nodes that can serve T at all:
 //!             free ones, then by (price, worth, load of D, in flight at the node, id)
 //!           cut where price or worth changes: what is dearer waits for a fresh look
@@ -16,7 +17,7 @@
 //! allocates a few bytes for each site.
 
 use crate::{CANDIDATES_MAX, Candidate};
-use pool_model::{NodeView, PoolView, Priority, SiteId, SiteView};
+use pool_model::{NodeView, PoolView, Priority, SiteId, SiteTerms, SiteView};
 use std::cmp::Ordering;
 
 /// What kind of offer a node is; the cheapest first.
@@ -146,15 +147,24 @@ pub(crate) struct Offers {
     marks: Marks,
 }
 
-/// What each site offers; none if nobody offers anything and no node is free.
-pub(crate) fn offers<R: Rules>(view: &PoolView, taker: SiteId, rules: &R) -> Option<Offers> {
+/// What each site offers, and the free nodes; none if that is nothing. Where `terms` are given, who
+/// has no node that could serve a site with such terms counts as one who offers nothing.
+pub(crate) fn offers<R: Rules>(
+    view: &PoolView,
+    taker: SiteId,
+    terms: Option<&SiteTerms>,
+    rules: &R,
+) -> Option<Offers> {
+    let kinds = terms.map(|terms| view.stock.fit_for(terms));
+    let may_serve = |place| kinds.is_none_or(|kinds| view.stock.has(place, kinds));
     let mut assigned = 0;
     let mut any = false;
     let mut by_place = Vec::with_capacity(view.sites.len());
     let mut marks = Marks::new();
-    for donor in &view.sites {
+    for (place, donor) in view.sites.iter().enumerate() {
         assigned += usize::from(donor.nodes);
-        let offer = if donor.id == taker { Offer::NONE } else { rules.offer(donor) };
+        let may_give = donor.id != taker && may_serve(Some(place));
+        let offer = if may_give { rules.offer(donor) } else { Offer::NONE };
         if offer != Offer::NONE {
             any = true;
             marks.mark(Some(donor.id));
@@ -162,13 +172,14 @@ pub(crate) fn offers<R: Rules>(view: &PoolView, taker: SiteId, rules: &R) -> Opt
         by_place.push(offer);
     }
     marks.mark(None);
-    (any || assigned < view.nodes.len()).then_some(Offers { by_place, marks })
+    let any_free = assigned < view.nodes.len() && may_serve(None);
+    (any || any_free).then_some(Offers { by_place, marks })
 }
 
 /// The best nodes for `taker`, at most [`CANDIDATES_MAX`].
 pub(crate) fn best<R: Rules>(view: &PoolView, taker: SiteId, rules: &R) -> Vec<Candidate> {
     let Some(terms) = view.site(taker).map(|taker| taker.terms) else { return Vec::new() };
-    let Some(offers) = offers(view, taker, rules) else { return Vec::new() };
+    let Some(offers) = offers(view, taker, Some(&terms), rules) else { return Vec::new() };
     let mut found: Vec<Found<'_>> = Vec::new();
     for node in view.nodes.iter().filter(|node| offers.marks.has(node)) {
         if !node.movable || terms.fitness_pct(node.traits) == 0 {
@@ -208,4 +219,46 @@ fn cut(found: &mut Vec<Found<'_>>) {
     let Some(first) = found.iter().find(|f| f.price != Price::FREE).copied() else { return };
     let same = |f: &Found<'_>| (f.price, f.worth) == (first.price, first.worth);
     found.retain(|f| f.price == Price::FREE || same(f));
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::pools::pools;
+    use crate::{Kind, Thresholds};
+    use pool_model::{Classes, PoolView, Reason, Stock};
+    use proptest::prelude::*;
+
+    proptest! {
+        /// Without a stock, the nodes themselves are looked at, as a naive policy would.
+        #[test]
+        fn the_stock_changes_no_decision(
+            view in pools(),
+            more in prop::collection::vec(0u32..4, 24),
+        ) {
+            let mut view = view;
+            for (site, classes) in view.sites.iter_mut().zip(&more) {
+                site.terms.wants = Classes(site.terms.wants.0 | classes << 1);
+            }
+            for (node, classes) in view.nodes.iter_mut().zip(&more[4..]) {
+                node.traits.classes = Classes(node.traits.classes.0 | classes << 1);
+            }
+            view.sum_up();
+            let naive = PoolView { stock: Stock::default(), ..view.clone() };
+            for kind in Kind::ALL {
+                let policy = kind.build(Thresholds::default());
+                for site in &view.sites {
+                    for reason in [Reason::Floor, Reason::Admin, Reason::TakeBack, Reason::Load] {
+                        let found = policy.candidates(&view, site.id, reason);
+                        let twin = policy.candidates(&naive, site.id, reason);
+                        prop_assert_eq!(&found, &twin, "{} {:?}", kind, reason);
+                        for best in [None, found.first().copied()] {
+                            let stage = policy.stage(&view, site.id, reason, best);
+                            let twin = policy.stage(&naive, site.id, reason, best);
+                            prop_assert_eq!(stage, twin, "{} {:?}", kind, reason);
+                        }
+                    }
+                }
+            }
+        }
+    }
 }

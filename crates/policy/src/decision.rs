@@ -37,13 +37,16 @@ pub enum Case {
     /// All sites are loaded, and each has what it was promised: all ask, nobody gives.
     AllLoaded,
     /// Nine of ten sites are loaded and want a class of node that the light ones don't have: all
-    /// ask, and all nodes are looked at for each.
+    /// ask, and nobody can give.
     NothingFits,
+    /// The same, where the loaded want two classes, and the light sites have nodes of each but none
+    /// of both.
+    HalfFits,
 }
 
 impl Case {
     /// All of them.
-    pub const ALL: [Self; 3] = [Self::Usual, Self::AllLoaded, Self::NothingFits];
+    pub const ALL: [Self; 4] = [Self::Usual, Self::AllLoaded, Self::NothingFits, Self::HalfFits];
 
     /// A pool of so many nodes, dealt out to so many sites (at least one); the same for the same
     /// seed.
@@ -58,9 +61,13 @@ impl Case {
         for number in 0..nodes {
             let Ok(id) = NodeId::new(number) else { break };
             let at = &view.sites[usize::from(number) % view.sites.len()];
-            // Whoever wants a class was given nodes of it.
-            let traits = NodeTraits { classes: at.terms.wants, ..NodeTraits::default() };
             let light = at.queued == 0;
+            // Whoever wants classes was given nodes of them.
+            let classes = match self {
+                Self::HalfFits if light => Classes(1 << draw.below(2)),
+                _ => at.terms.wants,
+            };
+            let traits = NodeTraits { classes, ..NodeTraits::default() };
             view.nodes.push(NodeView {
                 id,
                 site: Some(at.id),
@@ -78,9 +85,13 @@ impl Case {
         let loaded = match self {
             Self::Usual => draw.below(2) == 0,
             Self::AllLoaded => true,
-            Self::NothingFits => !id.index().is_multiple_of(10),
+            Self::NothingFits | Self::HalfFits => !id.index().is_multiple_of(10),
         };
-        let wants = Classes(u32::from(self == Self::NothingFits && loaded));
+        let wants = match self {
+            Self::NothingFits if loaded => Classes(0b01),
+            Self::HalfFits if loaded => Classes(0b11),
+            _ => Classes::default(),
+        };
         let terms = SiteTerms {
             guarantee: Guarantee { hard: 1, soft: 2, max: u16::MAX },
             priority: Priority(u8::from(self == Self::Usual && draw.below(4) == 0)),
@@ -124,6 +135,7 @@ mod tests {
             assert!((20..80).contains(&asks) && found, "{kind}");
             assert_eq!(decided(Case::AllLoaded), (100, false), "{kind}");
             assert_eq!(decided(Case::NothingFits), (90, false), "{kind}");
+            assert_eq!(decided(Case::HalfFits), (90, false), "{kind}");
         }
     }
 }

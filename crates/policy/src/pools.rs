@@ -89,7 +89,7 @@ pub(crate) fn pools() -> impl Strategy<Value = PoolView> {
             for (number, node) in nodes.iter_mut().enumerate() {
                 node.id = NodeId::new(number as u16).unwrap();
             }
-            let mut view = PoolView { sites, nodes };
+            let mut view = PoolView { sites, nodes, ..PoolView::default() };
             view.sum_up();
             view
         })

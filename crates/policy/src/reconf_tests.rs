@@ -39,7 +39,7 @@ fn pool(nodes: &[(u16, u32)], sites: &[(u32, u16, u16)]) -> PoolView {
             service_us: 0,
         })
         .collect();
-    let mut view = PoolView { sites, nodes };
+    let mut view = PoolView { sites, nodes, ..PoolView::default() };
     view.sum_up();
     view
 }
@@ -101,6 +101,7 @@ fn a_node_that_cant_serve_the_taker_is_no_candidate() {
     let mut view = pool(&[(1, 8), (2, 0), (2, 1)], &[(9, 3, 9), (0, 1, 9)]);
     view.sites[0].terms.wants = pool_model::Classes(1);
     view.nodes[2].traits.classes = pool_model::Classes(1);
+    view.sum_up();
     for reason in [Reason::Load, Reason::Floor] {
         let found = Reconf::default().candidates(&view, site(1), reason);
         assert_eq!(found.iter().map(|c| c.node.get()).collect::<Vec<_>>(), [2], "{reason}");

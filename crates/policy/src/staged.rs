@@ -42,8 +42,10 @@
 //! same rate, so its load says how much of what it can do is used, not how much it can do. Without
 //! its fastest node a light donor may be hot, without its slowest it may not notice.
 //!
-//! Costs one pass over the nodes for the sums, one for the candidates, and one for each B that is
-//! tried, and nothing but a pass over the sites where nobody is light and no node is free.
+//! Costs one pass over the nodes for the sums, one for the candidates, one for the fittest, and one
+//! for each B that is tried; but nothing except passes over the sites where that finds nothing: for
+//! the candidates where nobody offers a node of T's classes, for the stage where nobody is B or
+//! nobody is C, and for one B where no C has a node of its classes.
 
 use crate::best::{Marks, Offer, Offers, Rules, Worth, best, offers};
 use crate::reconf_pq::{Guaranteed, guaranteed_need};
@@ -138,19 +140,28 @@ impl Fit<'_> {
             && self.stays_calm(donor, can, then.checked_sub(u64::from(fit(donor, node))))
     }
 
-    /// The node of each site that may take part in a stage which is fittest for the taker, fittest
-    /// first.
-    fn fittest(&self) -> Vec<(&SiteView, &NodeView)> {
+    /// The sites that may give in the second step, if there are any.
+    fn givers(&self) -> Option<Marks> {
         let Guaranteed { thresholds, taker, .. } = self.usual;
-        let mut marks = Marks::new();
-        for site in &self.view.sites {
+        let (stock, mut marks) = (&self.view.stock, None);
+        let kinds = stock.fit_for(&taker.terms);
+        for (place, site) in self.view.sites.iter().enumerate() {
+            if thresholds.is_hot(site) || !stock.has(Some(place), kinds) {
+                continue;
+            }
             let room = site.nodes > 0 && site.nodes < site.terms.guarantee.max;
-            if site.id != taker.id && room && !thresholds.is_hot(site) {
-                marks.mark(Some(site.id));
+            if room && site.id != taker.id {
+                marks.get_or_insert_with(Marks::new).mark(Some(site.id));
             }
         }
+        marks
+    }
+
+    /// The node of each of these sites that is fittest for the taker, fittest first.
+    fn fittest(&self, givers: &Marks) -> Vec<(&SiteView, &NodeView)> {
+        let taker = self.usual.taker;
         let mut best: Vec<Option<(_, &NodeView)>> = vec![None; self.view.sites.len()];
-        for node in self.view.nodes.iter().filter(|node| marks.has(node)) {
+        for node in self.view.nodes.iter().filter(|node| givers.has(node)) {
             let gain = fit(taker, node);
             if gain == 0 || !node.movable {
                 continue;
@@ -165,6 +176,17 @@ impl Fit<'_> {
         let mut found: Vec<_> = sites.filter_map(|(site, best)| Some((site, best?))).collect();
         found.sort_by_key(|(site, ((gain, _), _))| (u32::MAX - gain, site.id));
         found.into_iter().map(|(site, (_, node))| (site, node)).collect()
+    }
+
+    /// Whether some free node, or one of another light site, may be of use to `donor`.
+    fn may_enable(&self, offers: &Offers, donor: &SiteView) -> bool {
+        let stock = &self.view.stock;
+        let kinds = stock.fit_for(&donor.terms);
+        let lights = self.view.sites.iter().zip(&offers.by_place).enumerate();
+        stock.has(None, kinds)
+            || lights
+                .filter(|(_, (site, offer))| offer.light && site.id != donor.id)
+                .any(|(place, _)| stock.has(Some(place), kinds))
     }
 
     /// The node that makes `donor` able to spare `node`, and that does at most `limit` for the
@@ -253,15 +275,16 @@ impl Policy for Staged {
         let site = view.site(taker)?;
         // Who spares a node for the first step is asked as for a mere load.
         let rules = self.rules(view, site, Reason::Load);
-        let offers = offers(view, taker, &rules)?;
+        let givers = rules.givers()?;
+        let offers = offers(view, taker, None, &rules)?;
         let direct = direct.and_then(|direct| view.node(direct.node));
         let direct = direct.map_or(0, |node| u64::from(fit(site, node)));
         let least = (direct * u64::from(STAGE_GAIN_PCT) / 100).max(1);
-        for (donor, node) in rules.fittest().into_iter().take(DONORS_MAX) {
+        for (donor, node) in rules.fittest(&givers).into_iter().take(DONORS_MAX) {
             let spare = u64::from(fit(site, node)).checked_sub(least)?;
             let limit = u32::try_from(spare).unwrap_or(u32::MAX);
             // Where a node isn't seen serving yet, the first step may just have been made.
-            if rules.sum(donor).serving < donor.nodes {
+            if !rules.may_enable(&offers, donor) || rules.sum(donor).serving < donor.nodes {
                 continue;
             }
             if let Some(candidate) = rules.enabler(&offers, (donor, node), limit) {

@@ -23,6 +23,7 @@ fn one_wants_gpu(nodes: [u16; 3], gpus: u16) -> PoolView {
     for node in held.take(usize::from(gpus)) {
         node.traits.classes = GPU;
     }
+    view.sum_up();
     view
 }
 
@@ -52,9 +53,11 @@ fn the_fittest_of_the_light_goes_first_though_others_are_lighter() {
 fn a_free_node_goes_first_only_if_it_is_as_fit() {
     let mut view = one_wants_gpu([1, 2, 1], 2);
     view.nodes.push(node_view(4, 0, 8));
+    view.sum_up();
     let first = |view: &PoolView| POLICY.candidates(view, site(1), LOAD)[0].node.get();
     assert_eq!(first(&view), 1);
     view.nodes[4].traits.classes = GPU;
+    view.sum_up();
     assert_eq!(first(&view), 4);
 }
 
@@ -69,6 +72,7 @@ fn a_plain_node_makes_way_for_the_fit_one() {
 fn a_free_node_makes_way_for_the_fit_one() {
     let mut view = one_wants_gpu([1, 1, 1], 1);
     view.nodes.push(node_view(3, 0, 8));
+    view.sum_up();
     assert_eq!(moves(&mut view), [(3, 0, 2), (1, 2, 1)]);
 }
 

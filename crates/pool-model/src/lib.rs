@@ -5,9 +5,11 @@
 //! move is carried out, is the business of higher floors.
 
 mod ids;
+mod stock;
 mod terms;
 mod view;
 
 pub use ids::{EdgeId, IdOutOfRange, NodeId, SiteId};
+pub use stock::{Kinds, Stock};
 pub use terms::{Classes, Guarantee, GuaranteeError, NodeTraits, Objective, Priority, SiteTerms};
 pub use view::{Move, NodeView, PoolView, Reason, SiteView};

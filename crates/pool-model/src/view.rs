@@ -1,6 +1,6 @@
 //! What one look at the pool saw, and what a policy may ask for.
 
-use crate::{NodeId, NodeTraits, SiteId, SiteTerms};
+use crate::{NodeId, NodeTraits, SiteId, SiteTerms, Stock};
 use std::fmt;
 
 /// One site as one look saw it.
@@ -66,6 +66,8 @@ pub struct PoolView {
     pub sites: Vec<SiteView>,
     /// All nodes that can be read, by id.
     pub nodes: Vec<NodeView>,
+    /// Which kinds of node are where.
+    pub stock: Stock,
 }
 
 impl PoolView {
@@ -93,13 +95,18 @@ impl PoolView {
         self.nodes.get(place)
     }
 
-    /// Fills `capacity`, `nodes` and `in_flight` of each site from the nodes.
+    /// Fills `capacity`, `nodes` and `in_flight` of each site, and the stock, from the nodes.
     pub fn sum_up(&mut self) {
         for site in &mut self.sites {
             (site.capacity, site.nodes, site.in_flight) = (0, 0, 0);
         }
+        self.stock.reset(self.sites.len());
         for node in &self.nodes {
-            let Some(place) = node.site.and_then(|id| self.place(id)) else { continue };
+            let place = node.site.map(|id| self.place(id));
+            if place != Some(None) {
+                self.stock.add(place.flatten(), node.traits.classes);
+            }
+            let Some(place) = place.flatten() else { continue };
             let site = &mut self.sites[place];
             site.capacity = site.capacity.saturating_add(node.max_in_flight);
             site.nodes = site.nodes.saturating_add(1);
@@ -190,6 +197,7 @@ mod tests {
                 node(1, Some(SiteId::MIN), 5),
                 node(7, None, 0),
             ],
+            ..PoolView::default()
         };
         view.sum_up();
         let first = view.site(SiteId::MIN).unwrap();
@@ -205,7 +213,7 @@ mod tests {
         let at = |number| SiteId::new(number).unwrap();
         let sites = |numbers: &[u16]| {
             let sites = numbers.iter().map(|&number| SiteView { id: at(number), ..site(0, 0, 8) });
-            PoolView { sites: sites.collect(), nodes: vec![] }
+            PoolView { sites: sites.collect(), ..PoolView::default() }
         };
         for numbers in [&[1, 2, 3, 4][..], &[2, 3, 9], &[1, 4], &[]] {
             let view = sites(numbers);

@@ -80,7 +80,11 @@ impl Edge {
         Self {
             core: new_core(options, number),
             seen: Seen::new(sites, nodes),
-            view: PoolView { sites: sites_view, nodes: Vec::with_capacity(options.nodes.len()) },
+            view: PoolView {
+                sites: sites_view,
+                nodes: Vec::with_capacity(options.nodes.len()),
+                ..PoolView::default()
+            },
             doing: Doing::Asleep,
             life: 0,
             look_ns: now_ns,
@@ -147,6 +151,7 @@ impl Edge {
             site.service_us = demand.service_us(site.id);
         }
         self.view.nodes.clear();
+        self.view.stock.reset(self.view.sites.len());
         let specs = options.nodes.iter().zip(&self.seen.nodes);
         let tracks = self.seen.counted.iter_mut().zip(&mut self.fresh_ns);
         for (index, ((spec, &raw), (counted, fresh_ns))) in specs.zip(tracks).enumerate() {
@@ -164,6 +169,7 @@ impl Edge {
             let max_in_flight = spec.max_in_flight;
             let (movable, traits) = (*counted, spec.traits);
             self.view.nodes.push(NodeView { id, site, in_flight, max_in_flight, movable, traits });
+            self.view.stock.add(site.map(SiteId::index), traits.classes);
             if let Some(site) = site.and_then(|site| self.view.sites.get_mut(site.index())) {
                 site.in_flight += in_flight;
                 site.capacity += max_in_flight;

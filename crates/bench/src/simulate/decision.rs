@@ -36,6 +36,7 @@ const fn name(case: Case) -> &'static str {
         Case::Usual => "usual",
         Case::AllLoaded => "all are loaded",
         Case::NothingFits => "nothing fits",
+        Case::HalfFits => "half fits",
     }
 }
 

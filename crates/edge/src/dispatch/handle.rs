@@ -43,8 +43,16 @@ impl Waiter for Waits {
 pub struct NodePermit {
     shared: Arc<Shared>,
     grant: Grant,
-    /// Whether its server answered it: then the time that it took counts.
-    answered: Cell<bool>,
+    answer: Cell<Answer>,
+}
+
+/// Whether a server has answered: then the time that it took counts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Answer {
+    None,
+    /// To be reported when the permit goes.
+    Due,
+    Reported,
 }
 
 impl Dispatch {
@@ -218,7 +226,7 @@ impl Dispatcher for Dispatch {
 
 impl NodePermit {
     fn new(shared: &Arc<Shared>, grant: Grant) -> Self {
-        Self { shared: Arc::clone(shared), grant, answered: Cell::new(false) }
+        Self { shared: Arc::clone(shared), grant, answer: Cell::new(Answer::None) }
     }
 }
 
@@ -232,22 +240,31 @@ impl Permit for NodePermit {
     }
 
     fn report(&self, verdict: Verdict) {
-        self.answered.set(verdict == Verdict::Answered);
+        if verdict == Verdict::Answered {
+            self.answer.set(Answer::Reported);
+        }
         let now = monotonic();
         if self.shared.lock().report(&self.grant, verdict, now) {
             let (node, address) = (self.grant.node.get(), self.grant.address);
             tracing::warn!(node, %address, ?verdict, "server ejected");
         }
     }
+
+    fn answered(self) {
+        self.answer.set(Answer::Due);
+    }
 }
 
 impl Drop for NodePermit {
     fn drop(&mut self) {
         let (shared, grant) = (Arc::clone(&self.shared), self.grant);
-        let answered = self.answered.get();
+        let answer = self.answer.get();
         shared.change(|core, out| {
             let now = monotonic();
-            if answered {
+            if answer == Answer::Due {
+                core.report(&grant, Verdict::Answered, now);
+            }
+            if answer != Answer::None {
                 core.served(&grant, now);
             }
             core.leave(&grant, now, out);

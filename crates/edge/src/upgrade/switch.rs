@@ -4,18 +4,18 @@ use super::groups::Tunnels;
 use super::offer::is_websocket;
 use super::splice::{Counted, Tunnel};
 use crate::answer::Reason;
-use crate::attempt::Outgoing;
 use crate::download::{Flight, Meter};
 use crate::face::{Dispatcher, Permit, Verdict};
 use crate::upstream::{Connection, Upgraded};
 use http::header::{self, HeaderMap};
 use std::time::Duration;
+use tokio::sync::OwnedSemaphorePermit;
 
 /// Takes the connection to the server over, and leaves it to the client's connection, which
 /// becomes its other half when the response is written. The server's room is given back.
 pub(crate) async fn switch<D: Dispatcher>(
     meter: &Meter<D>,
-    outgoing: Outgoing,
+    share: Option<OwnedSemaphorePermit>,
     flight: Flight<D>,
     fields: &HeaderMap,
 ) -> Result<(), Reason> {
@@ -25,7 +25,7 @@ pub(crate) async fn switch<D: Dispatcher>(
     drop(permit);
     let (core, slot) = (&meter.core, meter.slot());
     let site = slot.ok_or(Reason::UnknownSite)?;
-    let share = outgoing.upgrade_share.ok_or(Reason::UpgradesFull)?;
+    let share = share.ok_or(Reason::UpgradesFull)?;
     let upgraded = lease.link.into_upgraded().await;
     let Upgraded { stream, ahead } = upgraded.map_err(|_| Reason::ServerBroke)?;
     let tunnel = Tunnel {

@@ -48,19 +48,17 @@ pub(crate) struct Answer {
     pub(crate) keep_alive: bool,
 }
 
-/// A status line and where in the buffer the fields lie.
+/// A status line, and where the fields end.
 struct Lines {
     length: usize,
     status: StatusCode,
     /// A reason phrase other than the usual one.
     reason: Option<Bytes>,
     version: Version,
-    fields: [Span; RESPONSE_FIELDS_MAX],
-    count: usize,
 }
 
 /// The places of one field: its name, and the start and end of its value.
-#[derive(Clone, Copy, Default)]
+#[derive(Clone, Copy, Debug)]
 struct Span {
     name: (u32, u32),
     value: (u32, u32),
@@ -72,6 +70,8 @@ pub(crate) struct HeadParser {
     /// Bytes of a head that is known to be incomplete: it is not parsed again before its end is
     /// there, so that a head that trickles in costs no more than a whole one.
     scanned: usize,
+    /// Where the fields lie. Kept from head to head, because most have as many.
+    spans: Vec<Span>,
 }
 
 impl HeadParser {
@@ -86,7 +86,7 @@ impl HeadParser {
         if buffer.is_empty() || (self.scanned > 0 && find_end(buffer, self.scanned).is_none()) {
             return self.wait(buffer.len());
         }
-        let Some(lines) = parse(buffer)? else { return self.wait(buffer.len()) };
+        let Some(lines) = parse(buffer, &mut self.spans)? else { return self.wait(buffer.len()) };
         if lines.length > RESPONSE_HEAD_BYTES_MAX {
             return Err(HeadFault::Malformed);
         }
@@ -95,7 +95,7 @@ impl HeadParser {
         if lines.status.is_informational() && lines.status != StatusCode::SWITCHING_PROTOCOLS {
             return Ok(Step::Interim(lines.status));
         }
-        answer(&head, lines, bodiless, offered).map(Step::Final)
+        answer(&head, lines, &self.spans, bodiless, offered).map(Step::Final)
     }
 
     fn wait(&mut self, have_bytes: usize) -> Result<Step, HeadFault> {
@@ -121,7 +121,7 @@ pub(crate) fn find_end(bytes: &[u8], scanned: usize) -> Option<usize> {
     }
 }
 
-fn parse(buffer: &[u8]) -> Result<Option<Lines>, Malformed> {
+fn parse(buffer: &[u8], spans: &mut Vec<Span>) -> Result<Option<Lines>, Malformed> {
     let mut slots = [const { MaybeUninit::<httparse::Header<'_>>::uninit() }; RESPONSE_FIELDS_MAX];
     let mut response = httparse::Response::new(&mut []);
     let parsed = httparse::ParserConfig::default().parse_response_with_uninit_headers(
@@ -138,29 +138,29 @@ fn parse(buffer: &[u8]) -> Result<Option<Lines>, Malformed> {
     let reason = response.reason.filter(|&reason| Some(reason) != status.canonical_reason());
     let reason = reason.map(|reason| Bytes::copy_from_slice(reason.as_bytes()));
     let version = if response.version == Some(1) { Version::HTTP_11 } else { Version::HTTP_10 };
-    let mut fields = [Span::default(); RESPONSE_FIELDS_MAX];
     let place = |part: &[u8]| {
         let start = part.as_ptr().addr() - buffer.as_ptr().addr();
         let offset = |at: usize| u32::try_from(at).map_err(|_| Malformed);
         Ok((offset(start)?, offset(start + part.len())?))
     };
-    let count = response.headers.len();
-    for (span, field) in fields.iter_mut().zip(response.headers.iter()) {
-        *span = Span { name: place(field.name.as_bytes())?, value: place(field.value)? };
+    spans.clear();
+    for field in response.headers.iter() {
+        spans.push(Span { name: place(field.name.as_bytes())?, value: place(field.value)? });
     }
-    Ok(Some(Lines { length, status, reason, version, fields, count }))
+    Ok(Some(Lines { length, status, reason, version }))
 }
 
 fn answer(
     head: &Bytes,
     lines: Lines,
+    spans: &[Span],
     bodiless: bool,
     offered: Option<&HeaderValue>,
 ) -> Result<Answer, HeadFault> {
-    let Lines { status, reason, version, fields: spans, count, .. } = lines;
+    let Lines { status, reason, version, .. } = lines;
     let range = |(start, end): (u32, u32)| start as usize..end as usize;
-    let mut fields = ResponseFields::new(count);
-    for span in &spans[..count] {
+    let mut fields = ResponseFields::new(spans.len());
+    for span in spans {
         let name = HeaderName::from_bytes(&head[range(span.name)]).map_err(|_| Malformed)?;
         let value = head.slice(range(span.value));
         let value = HeaderValue::from_maybe_shared(value).map_err(|_| Malformed)?;

@@ -4,7 +4,7 @@ use super::{Core, Input};
 use crate::protocol::{DepartState, FloorPlan, Help, Outcome, Seen, SetFloor, Task};
 use crate::record::{Ending, MoveRecord};
 use crate::round::{Helping, Running};
-use pool_model::{Reason, SiteId};
+use pool_model::{NodeId, Reason, SiteId};
 use shared_state::words::{Arrive, Floor};
 
 impl Core {
@@ -73,6 +73,22 @@ impl Core {
         let floor = Floor { settings_version: version, hard: own.hard, max: own.max };
         let older = seen.floor(site).is_none_or(|theirs| theirs.settings_version < version);
         older.then(|| SetFloor::plan(seen, site, floor))
+    }
+
+    /// Notes that the shell set a node free whose word had named no site of the pool.
+    pub fn freed(&mut self, now_ns: u64, node: NodeId, version: u32) {
+        self.push(Some(MoveRecord {
+            at_ns: now_ns,
+            node,
+            from: None,
+            to: None,
+            reason: Reason::Floor,
+            load: 0.0,
+            version: Some(version),
+            took_ns: 0,
+            ending: Ending::Freed,
+            request: None,
+        }));
     }
 
     pub(super) fn help_ended(&mut self, now_ns: u64, helping: &Helping, outcome: &Outcome) {

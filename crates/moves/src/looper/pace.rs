@@ -9,7 +9,22 @@ pub(crate) const LOOK_COST_MAX_PERMILLE: u64 = 50;
 /// react within a tenth of a second.
 const COST_WINDOW: u32 = 64;
 
-/// Absolute deadlines with two intervals, and the cost of looks.
+/// How much longer an edge may leave out its look while the pool is calm. A request that has to
+/// wait wakes it, so that it is only what other edges do that it learns of later.
+const CALM_FACTOR: u32 = 4;
+
+/// How much there may be to decide.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Tempo {
+    /// Some site may soon want a node.
+    Busy,
+    /// Requests are under way, but none waits, and every site has room for many more.
+    Calm,
+    /// No request is under way.
+    Idle,
+}
+
+/// Absolute deadlines with an interval for each tempo, and the cost of looks.
 #[derive(Clone, Debug)]
 pub struct Pace {
     busy: Duration,
@@ -46,15 +61,15 @@ impl Pace {
     /// interval late; and from then on the deadlines follow it.
     pub fn look_time(&mut self, now: Duration) -> Duration {
         let late = now.saturating_sub(self.deadline);
-        if now < self.deadline || late > self.every(true) / 2 {
+        if now < self.deadline || late > self.every(Tempo::Busy) / 2 {
             self.deadline = now;
         }
         self.deadline
     }
 
     /// Sets the next deadline. Deadlines that have passed already are left out.
-    pub fn next(&mut self, now: Duration, is_busy: bool) -> Duration {
-        let every = self.every(is_busy);
+    pub fn next(&mut self, now: Duration, tempo: Tempo) -> Duration {
+        let every = self.every(tempo);
         self.deadline += every;
         if self.deadline <= now {
             self.deadline = now + every;
@@ -64,8 +79,13 @@ impl Pace {
 
     /// The interval in force.
     #[must_use]
-    pub fn every(&self, is_busy: bool) -> Duration {
-        if is_busy { self.busy.max(self.stretched) } else { self.idle.max(self.stretched) }
+    pub fn every(&self, tempo: Tempo) -> Duration {
+        let every = match tempo {
+            Tempo::Busy => self.busy,
+            Tempo::Calm => (self.busy * CALM_FACTOR).min(self.idle),
+            Tempo::Idle => self.idle,
+        };
+        every.max(self.stretched)
     }
 
     /// Notes the CPU time that one look took, and stretches the interval where looks would cost
@@ -111,16 +131,16 @@ mod tests {
     fn a_look_that_is_a_little_late_counts_as_in_time() {
         let mut pace = pace();
         assert_eq!(pace.look_time(us(80)), us(0));
-        assert_eq!(pace.next(us(90), true), us(1_000));
+        assert_eq!(pace.next(us(90), Tempo::Busy), us(1_000));
         assert_eq!(pace.look_time(us(1_400)), us(1_000));
-        assert_eq!(pace.next(us(1_410), true), us(2_000));
+        assert_eq!(pace.next(us(1_410), Tempo::Busy), us(2_000));
     }
 
     #[test]
     fn a_look_that_is_very_late_or_early_starts_a_new_row() {
         let mut pace = pace();
         assert_eq!(pace.look_time(us(700)), us(700));
-        assert_eq!(pace.next(us(720), false), us(50_700));
+        assert_eq!(pace.next(us(720), Tempo::Idle), us(50_700));
         assert_eq!(pace.look_time(us(9_000)), us(9_000));
     }
 
@@ -128,7 +148,14 @@ mod tests {
     fn deadlines_that_passed_are_left_out() {
         let mut pace = pace();
         pace.look_time(us(0));
-        assert_eq!(pace.next(us(5_300), true), us(6_300));
+        assert_eq!(pace.next(us(5_300), Tempo::Busy), us(6_300));
+    }
+
+    #[test]
+    fn a_calm_pool_is_looked_at_less_often_but_not_less_than_an_idle_one() {
+        assert_eq!(pace().every(Tempo::Calm), us(4_000));
+        let rare = Pace::new(us(30_000), us(50_000), us(0));
+        assert_eq!(rare.every(Tempo::Calm), us(50_000));
     }
 
     #[test]
@@ -138,11 +165,11 @@ mod tests {
             pace.spent(us(100));
         }
         assert!(pace.is_stretched());
-        assert_eq!((pace.cost(), pace.every(true)), (us(100), us(2_000)));
+        assert_eq!((pace.cost(), pace.every(Tempo::Busy)), (us(100), us(2_000)));
         for _ in 0..COST_WINDOW {
             pace.spent(us(10));
         }
         assert!(!pace.is_stretched());
-        assert_eq!(pace.every(true), us(1_000));
+        assert_eq!(pace.every(Tempo::Busy), us(1_000));
     }
 }

@@ -18,6 +18,10 @@ use std::time::Duration;
 /// it promised: one beat may be late by a whole period on a busy machine.
 const BEATS_MISSED_MAX: u32 = 3;
 
+/// A site's load below which the pool is calm: far enough from any load that a policy acts on,
+/// that it is not passed without a request that waits.
+const CALM_LOAD_MAX: f64 = 0.25;
+
 /// What is remembered of one node from look to look.
 #[derive(Clone, Copy, Debug, Default)]
 struct Track {
@@ -109,6 +113,11 @@ impl Pool {
                 self.slots[node.index()] = [Watch::default(); EDGES_MAX];
             }
         }
+    }
+
+    /// Whether, by the last look, no request waits anywhere and every site has room for many more.
+    pub(super) fn is_calm(&self) -> bool {
+        self.view.sites.iter().all(|site| site.queued == 0 && site.load() < CALM_LOAD_MAX)
     }
 
     /// Judges who is alive, after the site words were read and before the nodes are counted.

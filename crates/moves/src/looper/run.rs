@@ -6,7 +6,7 @@ use super::dial::Claimant;
 use super::faults::Faults;
 use super::host::{FirstDispatch, Host};
 use super::line::{Line, Place};
-use super::pace::Pace;
+use super::pace::{Pace, Tempo};
 use super::pool::{Pool, Terms};
 use super::reach::Reach;
 use super::status::{LoopStatus, MoveLine};
@@ -108,6 +108,7 @@ pub struct Looper<H> {
     cut: Sender<Target>,
     inbox: Inbox,
     busy: Arc<AtomicBool>,
+    tempo: Tempo,
     stop: Arc<AtomicBool>,
     demand: Vec<EdgeDemand>,
     service: Vec<EdgeService>,
@@ -183,6 +184,7 @@ impl<H: Host + 'static> Looper<H> {
             cut,
             inbox,
             busy: Arc::default(),
+            tempo: Tempo::Idle,
             stop: Arc::default(),
             demand: Vec::new(),
             service: Vec::new(),
@@ -226,16 +228,30 @@ impl<H: Host + 'static> Looper<H> {
     fn sleep(&mut self) {
         let is_busy = self.host.is_busy();
         self.busy.store(is_busy, Ordering::Relaxed);
+        self.tempo = match is_busy {
+            true if self.pool.is_calm() => Tempo::Calm,
+            true => Tempo::Busy,
+            false => Tempo::Idle,
+        };
         let now = monotonic();
-        let deadline = self.pace.next(now, is_busy);
-        if !is_busy {
+        let deadline = self.pace.next(now, self.tempo);
+        if self.tempo != Tempo::Busy {
             self.host.sleeps(true);
             // A request that queued just before was not told to wake this thread.
-            if self.host.is_busy() {
+            if self.has_come() {
                 return;
             }
         }
         std::thread::park_timeout(deadline.saturating_sub(now));
+    }
+
+    /// Whether there is more to do by now than the tempo says.
+    fn has_come(&mut self) -> bool {
+        if self.tempo == Tempo::Idle {
+            return self.host.is_busy();
+        }
+        self.host.demand(&mut self.demand);
+        self.demand.iter().any(|demand| demand.queued > 0)
     }
 
     /// Takes over regions that were found, and notes agents that are gone.
@@ -358,7 +374,7 @@ impl<H: Host + 'static> Looper<H> {
                     );
                 }
             }
-            let every = self.pace.every(self.busy.load(Ordering::Relaxed));
+            let every = self.pace.every(self.tempo);
             let row = EdgeRow {
                 lease: self.lease,
                 settings_hash: self.told_hash(),
@@ -387,7 +403,7 @@ impl<H: Host + 'static> Looper<H> {
         self.core.set_mode(mode);
         self.faults.looked(&self.pool.seen, look_time);
         if mode == Mode::Move {
-            self.free_lost();
+            self.free_lost(look_time);
         }
         let started = monotonic();
         self.decide_on_look(look_time);
@@ -420,14 +436,23 @@ impl<H: Host + 'static> Looper<H> {
     }
 
     /// A node whose word names no site of the pool serves nobody and counts for nobody: noise was
-    /// written there. It is set free; from then on it moves like any other.
-    fn free_lost(&mut self) {
+    /// written there. It is set free; from then on it moves like any other. Its version is the
+    /// next after the noise, so there is a record of it: whoever replays the moves finds the jump
+    /// explained.
+    fn free_lost(&mut self, look_time: Duration) {
         for word in self.pool.seen.bad_words() {
             let BadWord::Assign(node, expected) = word else { continue };
             let Some(lost) = Assign::unpack(expected) else { continue };
-            let (word, new) = (Word::Assign(node), lost.moved(None, Epoch::ZERO).pack());
-            // A miss means that somebody else has done it.
-            let _ = self.reach.perform(Op::CompareAndSwap { word, expected, new });
+            let freed = lost.moved(None, Epoch::ZERO);
+            let (word, new) = (Word::Assign(node), freed.pack());
+            let op = Op::CompareAndSwap { word, expected, new };
+            let reach = &mut self.reach;
+            // A miss means that somebody else has done it, and has the record.
+            if self.swaps.perform(op, |op| reach.perform(op))
+                == (Reply::Swapped { found: expected })
+            {
+                self.core.freed(nanos(look_time), node, freed.version);
+            }
         }
     }
 
@@ -576,8 +601,8 @@ impl<H: Host + 'static> Looper<H> {
             moves_total: self.records_seen,
             counters: self.core.counters(),
             look_cost: self.pace.cost(),
-            look_every: self.pace.every(true),
-            look_every_now: self.pace.every(self.busy.load(Ordering::Relaxed)),
+            look_every: self.pace.every(Tempo::Busy),
+            look_every_now: self.pace.every(self.tempo),
             stretched: self.pace.is_stretched(),
             faults: self.faults.texts(),
         }

@@ -28,7 +28,7 @@
 //!  17    2     2     3    2; 1; crash; guarantee raised             22,010     (0.1 M)      0.1 s
 //! ```
 //!
-//! Rows 18 to 24, in which the real policies choose, have a table of their own (`policies`).
+//! Rows 18 to 27, in which the real policies choose, have a table of their own (`policies`).
 //!
 //! States are counted up to the names of the edges, looks that can lead to no operation are not
 //! followed, and a look remembers only what concerns its donor and taker (`steps`, `world`,

@@ -422,7 +422,8 @@ impl Sim {
             Some(NodeView { id, site, in_flight: 0, max_in_flight: 8, movable: true, traits })
         };
         let sites = (0..usize::from(SITES)).map(site_view).collect();
-        let mut view = PoolView { sites, nodes: (0..NODES).filter_map(node_view).collect() };
+        let nodes = (0..NODES).filter_map(node_view).collect();
+        let mut view = PoolView { sites, nodes, ..PoolView::default() };
         view.sum_up();
         view
     }

@@ -135,7 +135,7 @@ impl Bench {
         };
         let sites = (1..=self.memory.sites).map(site_view).collect();
         let nodes = (0..self.memory.nodes).filter_map(node_view).collect();
-        let mut view = PoolView { sites, nodes };
+        let mut view = PoolView { sites, nodes, ..PoolView::default() };
         view.sum_up();
         view
     }

@@ -120,7 +120,8 @@ fn view(seen: &Seen) -> PoolView {
         Some(NodeView { id, site: at, in_flight: 0, max_in_flight: 8, movable: true, traits })
     };
     let sites = (1..=SITES).map(site_view).collect();
-    let mut view = PoolView { sites, nodes: (0..NODES).filter_map(node_view).collect() };
+    let nodes = (0..NODES).filter_map(node_view).collect();
+    let mut view = PoolView { sites, nodes, ..PoolView::default() };
     view.sum_up();
     view
 }

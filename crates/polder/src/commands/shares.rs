@@ -79,6 +79,7 @@ fn start(settings: &Settings) -> PoolView {
     PoolView {
         sites: settings.sites.iter().enumerate().filter_map(site).collect(),
         nodes: settings.nodes.iter().zip(&assigned).zip(0..).filter_map(node).collect(),
+        ..PoolView::default()
     }
 }
 

@@ -292,7 +292,8 @@ impl Reporter {
     pub(super) fn moves(&self, lines: &[MoveLine], limit: usize) -> Vec<MoveRecord> {
         let offset = unix_offset();
         let made = |line: &&MoveLine| {
-            matches!(line.record.ending, Ending::Moved | Ending::Helped | Ending::WouldMove)
+            let ending = line.record.ending;
+            matches!(ending, Ending::Moved | Ending::Helped | Ending::WouldMove | Ending::Freed)
         };
         let lines: Vec<&MoveLine> = lines.iter().filter(made).collect();
         let skip = lines.len().saturating_sub(limit);
@@ -317,6 +318,8 @@ impl Reporter {
         let record = &line.record;
         let decided_ns = record.at_ns.saturating_sub(record.took_ns);
         let first = line.first_dispatch_ns;
+        let is_freed = record.ending == Ending::Freed;
+        let reason = if is_freed { record.ending.name() } else { record.reason.name() };
         let to_ms = |first: u64| first.saturating_sub(decided_ns) as f64 / 1e6;
         let at = offset + Duration::from_nanos(record.at_ns);
         MoveRecord {
@@ -324,7 +327,7 @@ impl Reporter {
             node: self.node_name(record.node),
             from: record.from.map(|site| self.site_name(site)),
             to: record.to.map(|site| self.site_name(site)),
-            reason: record.reason.name().to_owned(),
+            reason: reason.to_owned(),
             load: record.load.is_finite().then_some(record.load),
             edge: self.edge.get().into(),
             move_ms: first.map(to_ms),

@@ -4,6 +4,8 @@
 //! ```text
 //! for each node: the moves from its version in the first report to that in the last, each once,
 //!                each from where the one before has led: else a move is missing
+//!                where its assignment was noise, edges set it free, with whatever version follows:
+//!                it left its site at some moment since the move before
 //! for each site: its nodes in the first report, and all arrivals and departures since
 //! ```
 //!
@@ -15,7 +17,7 @@
 //! by the second was not.
 
 use super::moves::MoveLog;
-use crate::status::{MoveRecord, StatusReport};
+use crate::status::{MoveRecord, NodeStatus, StatusReport};
 use std::collections::BTreeMap;
 
 /// Why moves are no history.
@@ -92,6 +94,7 @@ impl NodeHistory {
                 by_node.entry(&one.node).or_default().insert(version, one);
             }
         }
+        let none = BTreeMap::new();
         let (mut start, mut changes) = (BTreeMap::new(), Vec::new());
         for first in &before.nodes {
             let node = &first.name;
@@ -100,20 +103,8 @@ impl NodeHistory {
             if let Some(site) = &first.site {
                 *start.entry(site.clone()).or_default() += 1;
             }
-            let mut at = &first.site;
-            for version in first.version + 1..=last.version {
-                let one = by_node.get(node.as_str()).and_then(|moves| moves.get(&version));
-                let missing = || HistoryError::Missing { node: node.clone(), version };
-                let one = one.ok_or_else(missing)?;
-                if one.from != *at {
-                    let name = |site: &Option<String>| site.as_deref().unwrap_or("no site").into();
-                    let (left, was_at) = (name(&one.from), name(at));
-                    return Err(HistoryError::Torn { node: node.clone(), version, left, was_at });
-                }
-                let within_ns = one.swapped_ns.unwrap_or((one.decided_ns, one.effect_ns));
-                changes.push(Change { from: one.from.clone(), to: one.to.clone(), within_ns });
-                at = &one.to;
-            }
+            let moves = by_node.get(node.as_str()).unwrap_or(&none);
+            changes.extend(lead(first, moves, last.version)?);
         }
         Ok(Self { start, changes })
     }
@@ -167,6 +158,47 @@ impl NodeHistory {
     }
 }
 
+/// The moves of one node, by version, that lead from a report to its version in a later one.
+fn lead(
+    first: &NodeStatus,
+    moves: &BTreeMap<u32, &MoveRecord>,
+    last: u32,
+) -> Result<Vec<Change>, HistoryError> {
+    let node = &first.name;
+    let (mut version, mut at, mut since_ns) = (first.version, &first.site, 0);
+    // What came before the first report is of no concern.
+    let started_ns = moves.get(&first.version).map_or(0, |one| one.effect_ns);
+    let is_jump = |one: &MoveRecord| is_freed(one) && one.effect_ns > started_ns;
+    let jumps = moves.iter().filter(|(_, one)| is_jump(one));
+    let mut jumps: Vec<(u32, &MoveRecord)> = jumps.map(|(&to, &one)| (to, one)).collect();
+    jumps.sort_by_key(|(_, one)| one.effect_ns);
+    let (mut jumps, mut changes) = (jumps.into_iter(), Vec::new());
+    // It ends: each jump is taken once, and between two of them the version grows.
+    while version != last {
+        let next = version.wrapping_add(1);
+        let usual = moves.get(&next).filter(|one| !is_freed(one)).map(|&one| (next, one));
+        let missing = || HistoryError::Missing { node: node.clone(), version: next };
+        let (then, one) = usual.or_else(|| jumps.next()).ok_or_else(missing)?;
+        let mut within_ns = one.swapped_ns.unwrap_or((one.decided_ns, one.effect_ns));
+        let mut from = &one.from;
+        if is_freed(one) {
+            (from, within_ns.0) = (at, since_ns);
+        } else if from != at {
+            let name = |site: &Option<String>| site.as_deref().unwrap_or("no site").into();
+            let (left, was_at) = (name(from), name(at));
+            return Err(HistoryError::Torn { node: node.clone(), version: then, left, was_at });
+        }
+        changes.push(Change { from: from.clone(), to: one.to.clone(), within_ns });
+        (version, at, since_ns) = (then, &one.to, within_ns.1);
+    }
+    Ok(changes)
+}
+
+/// Whether it tells of a node that was set free because its assignment was noise.
+fn is_freed(one: &MoveRecord) -> bool {
+    one.from.is_none() && one.to.is_none()
+}
+
 /// The stretches of a series within two moments: how long, and how many.
 fn stretches(
     counts: &[(u64, u32)],
@@ -190,7 +222,7 @@ fn fewest(counts: &[(u64, u32)], span: (u64, u64)) -> u32 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::status::{NodeStatus, example};
+    use crate::status::example;
 
     fn report(nodes: &[(&str, Option<&str>, u32)]) -> StatusReport {
         let node = |&(name, site, version): &(&str, Option<&str>, u32)| NodeStatus {
@@ -261,6 +293,36 @@ mod tests {
         let below = history.below("red", 1, (0, 1_000));
         assert_eq!((below.certain_ns, below.possible_ns), (0, 750));
         assert_eq!(below.fewest, 1);
+    }
+
+    #[test]
+    fn a_node_that_was_set_free_after_noise_leaves_no_gap() {
+        let freed = |version, within| MoveRecord {
+            from: None,
+            to: None,
+            ..moved("n1", version, "", "", within)
+        };
+        let joined =
+            |version, within| MoveRecord { from: None, ..moved("n1", version, "", "blue", within) };
+        let before = report(&[("n1", Some("red"), 7)]);
+        // The noise held a later version, then an earlier one, then the present one.
+        let log = log([
+            freed(7, (1, 2)),
+            moved("n1", 8, "red", "blue", (100, 110)),
+            freed(900, (200, 210)),
+            joined(901, (300, 310)),
+            freed(3, (400, 410)),
+            freed(4, (500, 510)),
+            joined(5, (600, 610)),
+        ]);
+        let after = report(&[("n1", Some("blue"), 5)]);
+        let history = NodeHistory::replay(&before, &log, &after).unwrap();
+        assert_eq!(history.moves(), 6);
+        let blue = [(0, 0), (110, 1), (210, 0), (310, 1), (410, 0), (610, 1)];
+        assert_eq!(history.nodes_of("blue"), blue);
+        // Within (100, 110) it came; nobody saw from when on the noise was there.
+        let below = history.below("blue", 1, (110, 310));
+        assert_eq!((below.certain_ns, below.possible_ns), (90, 200));
     }
 
     #[test]

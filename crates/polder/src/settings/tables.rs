@@ -49,7 +49,15 @@ pub const POOL: Section = Section {
             Missing::Text("move"),
             "`observe` decides and logs, and moves nothing: how to start with a new balancer.",
         ),
-        int("look_every_ms", 1, 1_000, 1, "How often an edge with requests looks at the pool."),
+        int(
+            "look_every_ms",
+            1,
+            1_000,
+            1,
+            "How often an edge with requests looks at the pool. Four times as long while no \
+             request waits and no site uses a quarter of its capacity: the first that waits ends \
+             that.",
+        ),
         int("idle_look_every_ms", 1, 10_000, 50, "How often an edge without requests looks."),
         int("hold_ms", 1, 60_000, 2, "How long a load must last before a node moves."),
         key(

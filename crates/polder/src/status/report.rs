@@ -344,7 +344,8 @@ pub struct MoveRecord {
     pub from: Option<String>,
     /// The taker; none to set it free.
     pub to: Option<String>,
-    /// Why: `load`, `floor`, `take-back` or `admin`.
+    /// Why: `load`, `floor`, `take-back` or `admin`; or `freed`: its assignment was noise, and it
+    /// was set free; whose it had been isn't known, so there is neither donor nor taker.
     pub reason: String,
     /// The taker's load when it was decided.
     pub load: Option<f64>,

@@ -20,11 +20,17 @@
 //!  22  reconf_p     2     2     4    2 load changes, 1 crash            154,299  (0.5 M)   5 s
 //!  23* reconf_pq    3     3     4    1 load change, 1 crash           7,567,276   (35 M) 177 s
 //!  24* reconf_p     2     3     4    2 load changes, 1 crash         18,726,876   (63 M) 487 s
+//!  25  staged       2     3     4    1 load change, 1 crash              24,459 (0.07 M) 0.3 s
+//!  26  slo          2     2     4    2 load changes, 1 crash             35,718  (0.1 M) 0.5 s
+//!  27  slo          2     3     4    1 load change                      227,431  (0.5 M)   3 s
 //! ```
 //!
 //! Rows 18 and 22 are alike: with four nodes, a soft guarantee of three is all that the hard one of
-//! the other site leaves. Rows 18 to 22 are searched with solo progress: one live edge alone, at
-//! constant loads, comes to rest, and then no loaded site lacks what it could take under the rules.
+//! the other site leaves. In row 25 a site needs nodes of a class; in rows 26 and 27 sites have
+//! objectives, and a load that makes a node hot may still be in time. All but the rows with a star
+//! are searched with solo progress: one live edge alone, at constant loads, comes to rest, and
+//! then no loaded site lacks what it could take under the rules, nor what another could make way
+//! for.
 
 mod rows;
 mod spec;

@@ -5,7 +5,15 @@ use crate::search::{assert_broken_in, assert_complete, assert_complete_on_demand
 use policy::Kind;
 
 const fn terms(priority: u8, hard: u16, soft: u16) -> Site {
-    Site { priority, hard, soft, max: 4 }
+    Site { priority, hard, soft, max: 4, picky: false, p99_us: 0 }
+}
+
+const fn picky(site: Site) -> Site {
+    Site { picky: true, ..site }
+}
+
+const fn within(site: Site, p99_us: u32) -> Site {
+    Site { p99_us, ..site }
 }
 
 /// Two sites of unlike priority that are promised more than there is.
@@ -29,6 +37,7 @@ const TWO_SITES: World = World {
     edges: 2,
     sites: &UNLIKE,
     start: &TWO_EACH,
+    of_class: &[],
     levels: &[IDLE, HOT],
     changes: 2,
     crashes: 1,
@@ -89,6 +98,61 @@ fn row_23_three_edges() {
 fn row_24_reconf_p_with_three_sites() {
     let world = World { kind: Kind::ReconfP, changes: 2, progress: false, ..THREE_SITES };
     assert_complete_on_demand("row 24", world);
+}
+
+/// The first site can use two nodes only; the second, at its hard guarantee, holds one of them.
+const ONE_IS_PICKY: World = World {
+    kind: Kind::Staged,
+    sites: &[picky(terms(0, 1, 2)), terms(0, 1, 1), terms(0, 0, 1)],
+    start: &[Some(0), Some(1), Some(2), Some(2)],
+    of_class: &[0, 1],
+    levels: &[HOT, IDLE, IDLE],
+    ..THREE_SITES
+};
+
+/// Two equals; the second can wait for twice as long.
+const OBJECTIVES: World = World {
+    kind: Kind::Slo,
+    sites: &[within(terms(0, 1, 1), 3_000), within(terms(0, 1, 1), 6_000)],
+    ..TWO_SITES
+};
+
+#[test]
+fn row_25_staged() {
+    assert_complete("row 25, with progress", ONE_IS_PICKY);
+}
+
+#[test]
+fn row_26_slo() {
+    assert_complete("row 26, with progress", OBJECTIVES);
+}
+
+#[test]
+fn row_27_slo_above_one_without_an_objective() {
+    const SITES: [Site; 3] = [within(terms(1, 1, 1), 3_000), terms(0, 1, 2), terms(0, 0, 1)];
+    let world = World { kind: Kind::Slo, sites: &SITES, crashes: 0, ..THREE_SITES };
+    assert_complete("row 27, with progress", world);
+}
+
+/// Nobody makes way: who can use two nodes only is left with one.
+#[test]
+fn wrong_staged_without_stages() {
+    let world = World { wrong: Wrong::NoStage, ..ONE_IS_PICKY };
+    assert_broken_in("staged: no stages", world, PROMISED);
+}
+
+#[test]
+fn wrong_staged_without_hysteresis() {
+    let world = World { wrong: Wrong::NoHysteresis, levels: &[HOT, HOT, IDLE], ..ONE_IS_PICKY };
+    assert_broken_in("staged: taken from the loaded", world, RULES);
+}
+
+/// Two overloaded equals each take for lost what the other has.
+#[test]
+fn wrong_wants_are_not_compared() {
+    let world = World { wrong: Wrong::WantsIgnored, levels: &[HOT, HOT], changes: 0, ..OBJECTIVES };
+    assert_broken_in("slo: the greater want goes first", world.clone(), RULES);
+    assert_broken_in("slo: ping-pong", world, REST);
 }
 
 /// Both are overloaded, and each takes from the other what it was promised itself.

@@ -8,7 +8,8 @@ use moves::protocol::{
 };
 use policy::{Candidate, Kind, Thresholds};
 use pool_model::{
-    EdgeId, Guarantee, NodeTraits, NodeView, PoolView, Priority, Reason, SiteTerms, SiteView,
+    Classes, EdgeId, Guarantee, NodeTraits, NodeView, Objective, PoolView, Priority, Reason,
+    SiteTerms, SiteView,
 };
 use shared_state::words::{Assign, Depart};
 use stateright::{Model, Property};
@@ -20,6 +21,10 @@ pub(super) const SLOTS: u32 = 8;
 /// bear.
 pub(super) const DEMANDS: [u32; 3] = [0, 12, 999];
 pub(super) const EDGES_MAX: usize = 3;
+/// What a server takes for a request.
+pub(super) const SERVICE_US: u32 = 1_000;
+/// The class that some sites can't do without.
+const CLASS: Classes = Classes(1);
 /// Steps within which one edge alone brings the pool to rest: three moves of a dozen steps, what is
 /// pending, and the looks that find nothing more.
 const SOLO_STEPS_MAX: usize = 120;
@@ -31,6 +36,10 @@ pub(super) struct Site {
     pub(super) hard: u16,
     pub(super) soft: u16,
     pub(super) max: u16,
+    /// Whether only a node of a class can serve it.
+    pub(super) picky: bool,
+    /// Its objective, if it has one.
+    pub(super) p99_us: u32,
 }
 
 /// What is wrong with a variant.
@@ -45,6 +54,10 @@ pub(super) enum Wrong {
     BeyondSoft,
     /// Whoever holds more than hard counts as light, and as calm without a node.
     NoHysteresis,
+    /// Nobody makes way for another.
+    NoStage,
+    /// To each site that asks, others seem to be slower than they are, so to want more than it.
+    WantsIgnored,
     /// Claims are not told from each other, and nobody waits for one that is under way.
     NoClaim,
     /// The scheme without guarantees is held to those with them.
@@ -59,6 +72,8 @@ pub(super) struct World {
     pub(super) sites: &'static [Site],
     /// The site (by index) where each node starts; none for a free one.
     pub(super) start: &'static [Option<usize>],
+    /// The nodes of the class.
+    pub(super) of_class: &'static [usize],
     pub(super) levels: &'static [u8],
     pub(super) changes: u8,
     pub(super) crashes: u8,
@@ -155,8 +170,8 @@ impl World {
     fn view(&self, state: &State, taker: Option<usize>) -> PoolView {
         let mut view = PoolView::default();
         for (index, terms) in self.sites.iter().enumerate() {
-            let Site { priority, hard, mut soft, max } = *terms;
-            let mut hard = hard;
+            let Site { priority, mut hard, mut soft, max, picky, p99_us } = *terms;
+            let mut service_us = SERVICE_US;
             let mut queued = DEMANDS[usize::from(state.levels[index])];
             let other = taker.filter(|&taker| taker != index);
             match self.wrong {
@@ -164,23 +179,32 @@ impl World {
                 Wrong::SoftIsFloor if other.is_some() => hard = soft,
                 Wrong::BeyondSoft if other.is_none() => soft = max,
                 Wrong::NoHysteresis if other.is_some() => queued = 0,
+                Wrong::WantsIgnored if other.is_some() => service_us *= 100,
                 _ => {}
             }
             let guarantee = Guarantee { hard, soft, max };
             let priority = Priority(priority);
-            let terms = SiteTerms { guarantee, priority, ..SiteTerms::default() };
-            let (in_flight, capacity, nodes, service_us) = (0, 0, 0, 0);
+            let terms = SiteTerms {
+                guarantee,
+                priority,
+                objective: (p99_us > 0).then_some(Objective { p99_us }),
+                wants: if picky { CLASS } else { Classes::default() },
+                ..SiteTerms::default()
+            };
+            let (in_flight, capacity, nodes) = (0, 0, 0);
             let id = site(index);
             view.sites.push(SiteView { id, terms, queued, in_flight, capacity, nodes, service_us });
         }
         for (number, at) in state.places().take(self.start.len()).enumerate() {
+            let is_of_it = self.of_class.contains(&number);
+            let classes = if is_of_it { CLASS } else { Classes::default() };
             view.nodes.push(NodeView {
                 id: node(number),
                 site: at.map(site),
                 in_flight: 0,
                 max_in_flight: SLOTS,
                 movable: true,
-                traits: NodeTraits::default(),
+                traits: NodeTraits { classes, ..NodeTraits::default() },
             });
         }
         view.sum_up();
@@ -235,8 +259,15 @@ impl World {
         takers
             .sort_by_key(|&(reason, priority, index)| (reason, std::cmp::Reverse(priority), index));
         for (reason, _, taker) in takers {
-            let candidates = policy.candidates(&self.view(state, Some(taker)), site(taker), reason);
-            let plans = candidates.iter().filter_map(|c| self.plan(&seen, taker, reason, c));
+            let view = self.view(state, Some(taker));
+            let mut candidates = policy.candidates(&view, site(taker), reason);
+            let mut to = taker;
+            let best = candidates.first().copied();
+            let stage = policy.stage(&view, site(taker), reason, best);
+            if let Some(stage) = stage.filter(|_| self.wrong != Wrong::NoStage) {
+                (to, candidates) = (stage.to.index(), vec![stage.candidate]);
+            }
+            let plans = candidates.iter().filter_map(|c| self.plan(&seen, to, reason, c));
             let changes = state.changes;
             options.extend(plans.map(|(claim, then)| Doing::Claim { claim, then, changes }));
         }
@@ -295,6 +326,7 @@ impl World {
         if let Some(from) = from {
             state.broken.hard |= spec::counts(state)[from] <= self.sites[from].hard;
             state.broken.rules |= constant && !spec::may_take(self, state, to, from);
+            state.broken.rules |= !spec::fits(self, to, number);
             state.left[number] |= u8::from(constant) << from;
         }
         state.moves += u8::from(constant);
