@@ -5,6 +5,7 @@
 //! it, so that one run of `polder check` shows all.
 
 mod admission;
+mod cache;
 mod change;
 mod check;
 mod command;

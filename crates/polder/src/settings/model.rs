@@ -215,6 +215,8 @@ pub struct Http {
     pub upgraded_max: u32,
     /// How long nothing may move on one.
     pub upgrade_idle_ms: u32,
+    /// Memory of one edge for what is kept.
+    pub cache_bytes: u64,
     /// Whether requests get an id.
     pub request_id: bool,
     /// Whether requests get a place in a trace.
@@ -299,6 +301,8 @@ pub struct Site {
     pub rate: edge::RateOptions,
     /// Which of its requests go first.
     pub admission: Vec<edge::ClassRule>,
+    /// What the edges keep of its responses.
+    pub cache: cache::Rules,
 }
 
 /// `tls` of a site: PEM files.

@@ -5,8 +5,8 @@
 //! here, and `docs/settings.md` is checked against it.
 
 pub use super::tables::{
-    ACCESS_LOG, ADMISSION, CHECK, EDGES, HEALTH, HTTP, NODES, POOL, RATE, REMOTE, SECTIONS, SITES,
-    STICKY, TLS,
+    ACCESS_LOG, ADMISSION, CACHE, CHECK, EDGES, HEALTH, HTTP, NODES, POOL, RATE, REMOTE, SECTIONS,
+    SITES, STICKY, TLS,
 };
 
 /// What a key may hold.
