@@ -106,7 +106,7 @@ impl Edge {
             cache: CacheControl::default(),
             current: Mutex::new((Arc::clone(&shared), Changes::default())),
         };
-        edge.cache.set(shared.cached.clone());
+        edge.cache.set(&shared);
         for (number, sockets) in listeners.into_iter().enumerate() {
             edge.start_thread(number, &shared, dispatcher.clone(), sockets, queues.pop())?;
         }
@@ -126,7 +126,7 @@ impl Edge {
         let shared = Arc::new(live::shared(options, Some(before))?);
         let owed = live::resize(&shared, &before.options);
         let old = std::mem::replace(before, Arc::clone(&shared));
-        self.cache.set(shared.cached.clone());
+        self.cache.set(&shared);
         let told = changes.tell(&shared, owed);
         cached::forget_changed(&old.options, &shared.options, shared.cached.as_ref());
         told

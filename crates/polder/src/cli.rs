@@ -54,6 +54,7 @@ Change a running pool:
   pause      Stop moving nodes; requests go on
   resume     Move nodes again
   site       Look at sites' settings and set keys of one; no request is lost
+  cache      See what edges keep of responses, and have it forgotten
   reload     Read the settings again and change what differs; no request is lost
   upgrade    Put another polder program in place of the running one; no request is lost
 
@@ -80,6 +81,7 @@ Examples:
   polder status --moves              each move and its reason
   polder site set shop hard=3        promise shop three nodes, now
   polder move n3 shop                give node n3 to the site shop
+  polder cache purge --tag product-7 have all edges forget what shows a product
   polder load burst --host shop.localhost --requests 4096
   polder load --trace access.log.gz --host shop.localhost --compress 1h
   polder simulate --trace access.log.gz=shop --nodes 4..12
@@ -146,6 +148,8 @@ pub enum Command {
     Resume(PoolArguments),
     /// Look at sites' settings and set keys of one; no request is lost.
     Site(SiteArguments),
+    /// What the edges keep of responses: counts, reasons, and how to have it forgotten.
+    Cache(CacheArguments),
     /// Read the settings again and change what differs; no request is lost.
     Reload(ReloadArguments),
     /// Put another polder program in place of the running one; no request is lost.
@@ -287,6 +291,84 @@ pub struct MoveArguments {
 pub struct NodeArguments {
     /// The node
     pub node: String,
+    /// Which pool.
+    #[command(flatten)]
+    pub pool: PoolArguments,
+}
+
+/// Arguments of `cache`.
+#[derive(Debug, Args)]
+pub struct CacheArguments {
+    /// What to do.
+    #[command(subcommand)]
+    pub command: CacheCommand,
+}
+
+/// What can be done with the caches of edges.
+#[derive(Debug, Subcommand)]
+pub enum CacheCommand {
+    /// What each edge's cache holds and has done.
+    Stats(CacheStatsArguments),
+    /// Forget stored responses in all edges, and those on their way.
+    Purge(CachePurgeArguments),
+    /// What each edge has stored for a URL.
+    Explain(CacheExplainArguments),
+}
+
+/// Arguments of `cache stats`.
+#[derive(Debug, Args)]
+pub struct CacheStatsArguments {
+    /// Print it as JSON
+    #[arg(long)]
+    pub json: bool,
+
+    /// Which pool.
+    #[command(flatten)]
+    pub pool: PoolArguments,
+}
+
+/// Arguments of `cache purge`.
+#[derive(Debug, Args)]
+#[command(
+    group(clap::ArgGroup::new("what").required(true).multiple(true)),
+    after_help = "It answers when all edges have forgotten: no request that comes after gets what \
+                  was stored, or asked for, before.\n\n\
+                  polder cache purge --url https://shop.example/page\n\
+                  polder cache purge --tag product-7 --site shop"
+)]
+pub struct CachePurgeArguments {
+    /// All responses for this absolute URL
+    #[arg(long, value_name = "URL", group = "what", conflicts_with_all = ["tag", "site", "all"])]
+    pub url: Option<String>,
+
+    /// All that carry this tag
+    #[arg(long, value_name = "TAG", group = "what", conflicts_with = "all")]
+    pub tag: Option<String>,
+
+    /// All of this site, or with --tag those of its responses
+    #[arg(long, value_name = "NAME", group = "what", conflicts_with = "all")]
+    pub site: Option<String>,
+
+    /// Everything
+    #[arg(long, group = "what")]
+    pub all: bool,
+
+    /// Which pool.
+    #[command(flatten)]
+    pub pool: PoolArguments,
+}
+
+/// Arguments of `cache explain`.
+#[derive(Debug, Args)]
+pub struct CacheExplainArguments {
+    /// The URL, as clients ask for it
+    #[arg(value_name = "URL")]
+    pub url: String,
+
+    /// Print it as JSON
+    #[arg(long)]
+    pub json: bool,
+
     /// Which pool.
     #[command(flatten)]
     pub pool: PoolArguments,

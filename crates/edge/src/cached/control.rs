@@ -1,9 +1,12 @@
 //! The cache of an edge for those who look at it and purge it, from any thread.
 
 use super::Cached;
+use crate::core::Shared;
+use crate::hosts::host_of;
 use cache::{KeyRef, Purge, Stats};
+use http::Uri;
 use pool_model::SiteId;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// What is to be forgotten.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -50,16 +53,37 @@ pub struct StoredResponse {
 
 /// Reaches the cache of an edge, whichever it has at the time.
 #[derive(Clone, Debug, Default)]
-pub struct CacheControl(Arc<Mutex<Option<Arc<Cached>>>>);
+pub struct CacheControl(Arc<Mutex<Option<Arc<Shared>>>>);
 
 impl CacheControl {
-    /// The edge uses this one from now on.
-    pub(crate) fn set(&self, cached: Option<Arc<Cached>>) {
-        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = cached;
+    /// The edge serves under these from now on.
+    pub(crate) fn set(&self, shared: &Arc<Shared>) {
+        *self.lock() = Some(Arc::clone(shared));
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Option<Arc<Shared>>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn get(&self) -> Option<Arc<Cached>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        self.lock().as_ref()?.cached.clone()
+    }
+
+    /// The site that an absolute URL belongs to; none if it is no URL, or no site has its host.
+    #[must_use]
+    pub fn site_of(&self, url: &str) -> Option<SiteId> {
+        let url: Uri = url.parse().ok()?;
+        let shared = self.lock().clone()?;
+        let found = shared.sites.find(host_of(url.authority()?.as_str().as_bytes())?);
+        Some(shared.options.sites[found?.0].id)
+    }
+
+    /// Sites with a cache.
+    #[must_use]
+    pub fn sites(&self) -> Vec<SiteId> {
+        let Some(shared) = self.lock().clone() else { return Vec::new() };
+        let sites = shared.options.sites.iter().filter(|site| super::is_on(site));
+        sites.map(|site| site.id).collect()
     }
 
     /// What it holds and has done; none while no site has a cache.

@@ -3,6 +3,7 @@
 
 mod admin;
 mod apart;
+mod cache;
 mod change;
 mod check;
 mod demo;
@@ -151,6 +152,7 @@ pub fn run(cli: &Cli) -> Result<Output, CommandError> {
         Command::Pause(arguments) => admin::pause(arguments),
         Command::Resume(arguments) => admin::resume(arguments),
         Command::Site(arguments) => site::run(arguments, style),
+        Command::Cache(arguments) => cache::run(arguments),
         Command::Reload(arguments) => change::reload(arguments),
         Command::Upgrade(arguments) => change::upgrade(arguments),
         Command::Demo(arguments) => demo::run(arguments, style),

@@ -119,7 +119,7 @@ pub(super) fn written(rules: &Rules) -> Option<toml::Table> {
     };
     let mut table = toml::Table::new();
     let mut put = |name: &str, value| drop(table.insert(name.to_owned(), value));
-    put("mode", word(mode_name(rules.mode)));
+    put("mode", word(cache_mode_name(rules.mode)));
     match &rules.cookies {
         Cookies::ByVary => put("cookies", word("by-vary")),
         Cookies::Ignored => put("cookies", word("ignored")),
@@ -141,7 +141,7 @@ pub(super) fn written(rules: &Rules) -> Option<toml::Table> {
 
 /// The word in settings and status.
 #[must_use]
-const fn mode_name(mode: Mode) -> &'static str {
+pub const fn cache_mode_name(mode: Mode) -> &'static str {
     match mode {
         Mode::Off => "off",
         Mode::Http => "http",

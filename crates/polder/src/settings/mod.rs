@@ -28,6 +28,7 @@ mod terms;
 mod tls;
 mod traffic;
 
+pub use cache::cache_mode_name;
 pub use change::{Change, apply, arranged, changes, concerns_agent};
 pub use difference::differences;
 pub use hash::SettingsHash;

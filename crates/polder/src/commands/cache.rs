@@ -1,0 +1,115 @@
+//! `polder cache`: what edges keep of responses.
+
+use super::admin::{ANSWER_TIMEOUT, order};
+use super::site::as_json;
+use super::{CommandError, Output, control_socket, find_pool};
+use crate::cli::{
+    CacheArguments, CacheCommand, CacheExplainArguments, CachePurgeArguments, CacheStatsArguments,
+};
+use crate::control::{self, CacheExplained, CacheStored, Request, Response};
+use crate::status::CacheStatus;
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+
+pub(super) fn run(arguments: &CacheArguments) -> Result<Output, CommandError> {
+    match &arguments.command {
+        CacheCommand::Stats(arguments) => stats(arguments),
+        CacheCommand::Purge(arguments) => purge(arguments),
+        CacheCommand::Explain(arguments) => explain(arguments),
+    }
+}
+
+fn stats(arguments: &CacheStatsArguments) -> Result<Output, CommandError> {
+    let socket = control_socket(&find_pool(&arguments.pool)?);
+    let Response::Status(report) = control::ask(&socket, &Request::Status, ANSWER_TIMEOUT)? else {
+        return Err(CommandError::WrongAnswer);
+    };
+    let caches: BTreeMap<u32, &CacheStatus> =
+        report.edges.iter().filter_map(|edge| Some((edge.edge, edge.cache.as_ref()?))).collect();
+    if arguments.json {
+        return as_json(&caches);
+    }
+    if caches.is_empty() {
+        return Ok(Output::from("no site has a cache\n".to_owned()));
+    }
+    let text = |(edge, cache): (u32, &CacheStatus)| {
+        format!("edge {edge}: {}\n{}", cache.line(), cache.lines())
+    };
+    Ok(Output::from(caches.into_iter().map(text).collect::<String>()))
+}
+
+fn purge(arguments: &CachePurgeArguments) -> Result<Output, CommandError> {
+    let CachePurgeArguments { url, tag, site, all, pool } = arguments;
+    let (url, tag, site, all) = (url.clone(), tag.clone(), site.clone(), *all);
+    order(pool, &Request::CachePurge(control::CachePurgeArguments { url, tag, site, all }))
+}
+
+fn explain(arguments: &CacheExplainArguments) -> Result<Output, CommandError> {
+    let socket = control_socket(&find_pool(&arguments.pool)?);
+    let url = arguments.url.clone();
+    let request = Request::CacheExplain(control::CacheExplainArguments { url });
+    match control::ask(&socket, &request, ANSWER_TIMEOUT)? {
+        Response::CacheExplained(all) if arguments.json => as_json(&all),
+        Response::CacheExplained(all) => {
+            Ok(Output::from(all.iter().map(explained).collect::<String>()))
+        }
+        _ => Err(CommandError::WrongAnswer),
+    }
+}
+
+fn explained(told: &CacheExplained) -> String {
+    let CacheExplained { edge, site, mode, stored } = told;
+    let mut text = format!("edge {edge}: {site}, mode {mode}: ");
+    // Writing to a string does not fail.
+    let _ = match stored.len() {
+        0 => writeln!(text, "nothing is stored"),
+        1 => writeln!(text, "1 response"),
+        count => writeln!(text, "{count} responses"),
+    };
+    for one in stored {
+        let _ = writeln!(text, "  {}", line(one));
+    }
+    text
+}
+
+fn line(stored: &CacheStored) -> String {
+    let CacheStored { status, age_s, ttl_s, purged, body_bytes, varies_by, tags } = stored;
+    let state = match (purged, *ttl_s) {
+        (true, _) => "purged".to_owned(),
+        (false, left @ 1..) => format!("fresh for {left} s"),
+        (false, left) => format!("stale for {} s", left.unsigned_abs()),
+    };
+    let mut text = format!("{status}, {body_bytes} bytes, {age_s} s old, {state}");
+    for (name, list) in [("found by", varies_by), ("tags", tags)] {
+        if !list.is_empty() {
+            let _ = write!(text, ", {name} {}", list.join(" "));
+        }
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_stored_response_is_told_in_a_line() {
+        let mut stored = CacheStored {
+            status: 200,
+            age_s: 3,
+            ttl_s: 57,
+            purged: false,
+            body_bytes: 1_024,
+            varies_by: vec!["accept-language".into()],
+            tags: vec!["t1".into(), "t2".into()],
+        };
+        assert_eq!(
+            line(&stored),
+            "200, 1024 bytes, 3 s old, fresh for 57 s, found by accept-language, tags t1 t2"
+        );
+        (stored.ttl_s, stored.varies_by, stored.tags) = (-2, Vec::new(), Vec::new());
+        assert_eq!(line(&stored), "200, 1024 bytes, 3 s old, stale for 2 s");
+        stored.purged = true;
+        assert_eq!(line(&stored), "200, 1024 bytes, 3 s old, purged");
+    }
+}
