@@ -139,15 +139,15 @@ fn table(tested: &[Tested]) -> String {
     }
     let mut text = format!(
         "# The public suite for HTTP caches\n\n\
-         http-tests/cache-tests, its server behind a pool of one edge, its client before it; a test \
-         counts as passed if what it builds on passed too. The site's settings:\n\n\
+         http-tests/cache-tests: its server behind a pool of one edge, its client before it. A\n\
+         test counts as passed if what it builds on passed too. The settings of the site:\n\n\
          ```toml\n{SITE}\n```\n\n\
          Run it by `cargo test -p polder --test cache_suite` where the suite lies in\n\
-         `shared/suites/cache-tests` in a folder above the checkout, or at `POLDER_CACHE_TESTS`; it \
-         needs node and nothing of npm\n(without undici in the suite's folder, the tests of interim \
-         responses cannot run and count as\nfailed). `UPDATE_RESULTS=FILE` writes this page.\n\n\
-         Measured by the same rules: Traffic Server 134 required and 73 optimal, Apache httpd 131 \
-         and 68,\nVarnish 119 and 45, Squid 117 and 58, nginx 100 and 58.\n\n\
+         `shared/suites/cache-tests` in a folder above the checkout, or at `POLDER_CACHE_TESTS`.\n\
+         It needs node and nothing of npm; without undici beside the suite, the tests of interim\n\
+         responses cannot run and count as failed. `UPDATE_RESULTS=FILE` writes this page.\n\n\
+         Measured by the same rules: Traffic Server 134 required and 73 optimal, Apache httpd 131\n\
+         and 68, Varnish 119 and 45, Squid 117 and 58, nginx 100 and 58.\n\n\
          | suite | required | optimal | check |\n| --- | --- | --- | --- |\n"
     );
     for (suite, kinds) in &suites {

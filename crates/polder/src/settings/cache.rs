@@ -27,7 +27,7 @@ pub(super) fn cache<'a>(site: &Table<'a>, findings: &'a Findings) -> Rules {
         mode,
         cookies: cookies(&table, findings),
         unkeyed: table.choice("unkeyed", &[Unkeyed::Removed, Unkeyed::Passed]),
-        keyed: fields(&table, "keyed", findings).unwrap_or(usual.keyed),
+        keyed: keyed(usual.keyed, fields(&table, "keyed", findings)),
         passed: fields(&table, "passed", findings).unwrap_or_default(),
         client_directives: flag("client_directives", usual.client_directives),
         heuristics: flag("heuristics", usual.heuristics),
@@ -39,6 +39,17 @@ pub(super) fn cache<'a>(site: &Table<'a>, findings: &'a Findings) -> Rules {
         source: usual.source,
         strict_lifetime_ms: usual.strict_lifetime_ms,
     }
+}
+
+/// The usual ones and these.
+fn keyed(usual: Vec<HeaderName>, given: Option<Vec<HeaderName>>) -> Vec<HeaderName> {
+    let mut keyed = usual;
+    for field in given.unwrap_or_default() {
+        if !keyed.contains(&field) {
+            keyed.push(field);
+        }
+    }
+    keyed
 }
 
 fn cookies(table: &Table<'_>, findings: &Findings) -> Cookies {
@@ -127,8 +138,14 @@ pub(super) fn written(rules: &Rules) -> Option<toml::Table> {
         Cookies::Keyed(names) => put("keyed_cookies", Value::from(names.clone())),
     }
     put("unkeyed", word(if rules.unkeyed == Unkeyed::Passed { "passed" } else { "removed" }));
-    put("keyed", names(&rules.keyed));
-    put("passed", names(&rules.passed));
+    let usual = Rules::default().keyed;
+    let keyed: Vec<_> = rules.keyed.iter().filter(|name| !usual.contains(name)).cloned().collect();
+    // A list is left out or has something in it.
+    for (key, fields) in [("keyed", &keyed), ("passed", &rules.passed)] {
+        if !fields.is_empty() {
+            put(key, names(fields));
+        }
+    }
     put("client_directives", Value::from(rules.client_directives));
     put("heuristics", Value::from(rules.heuristics));
     put("lifetime_max_ms", number(rules.lifetime_max_ms));
@@ -174,7 +191,8 @@ mod tests {
     fn what_is_read_is_written_back() {
         for given in [
             "{ mode = 'http', cookies = 'ignored', unkeyed = 'passed', tags = 'kept' }",
-            "{ mode = 'http', keyed_cookies = ['lang'], keyed = [], passed = ['X-Trace'] }",
+            "{ mode = 'http', keyed_cookies = ['lang'], keyed = ['X-A', 'Origin'], \
+             passed = ['X-Trace'] }",
             "{ mode = 'http', client_directives = true, heuristics = false, \
              lifetime_max_ms = 5_000, stale_if_error_ms = 60_000, \
              stale_while_revalidate = true, object_max_bytes = 1_000 }",

@@ -6,6 +6,7 @@
 
 mod admission;
 mod cache;
+mod cache_table;
 mod change;
 mod check;
 mod command;
