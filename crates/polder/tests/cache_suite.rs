@@ -165,6 +165,8 @@ fn table(tested: &[Tested]) -> String {
             _ => Some("what it builds on did not pass"),
         };
         let why = why.unwrap_or("not told").lines().next().unwrap_or_default();
+        // No path of the machine that it ran on.
+        let why = why.split(" imported from ").next().unwrap_or_default();
         writeln!(text, "- `{}` ({}): {why}", test.id, test.kind).unwrap();
     }
     text

@@ -85,7 +85,7 @@ pub(super) fn edge(
             sticky,
             rate: site.rate,
             admission: site.admission.clone(),
-            cache: (site.cache.mode != cache::Mode::Off).then(|| Arc::new(site.cache.clone())),
+            cache: (site.cache.mode != cache::Mode::Off).then(|| Arc::clone(&site.cache)),
             objective: site.terms.objective.map(|told| Duration::from_micros(told.p99_us.into())),
         });
     }

@@ -181,10 +181,10 @@ mod tests {
 
     #[test]
     fn the_defaults_of_the_tables_are_those_of_the_cache() {
-        assert_eq!(settings("{ }").unwrap().sites[0].cache, Rules::default());
+        assert_eq!(*settings("{ }").unwrap().sites[0].cache, Rules::default());
         let read = settings("{ mode = 'http' }").unwrap();
         let expected = Rules { mode: Mode::Http, ..Rules::default() };
-        assert_eq!(read.sites[0].cache, expected);
+        assert_eq!(*read.sites[0].cache, expected);
     }
 
     #[test]

@@ -6,6 +6,7 @@ use policy::choose::Balance;
 use pool_model::{Classes, NodeId, NodeTraits, SiteId, SiteTerms};
 use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4};
 use std::path::PathBuf;
+use std::sync::Arc;
 
 /// Everything that one settings file says, defaults filled in.
 #[derive(Clone, Debug, PartialEq)]
@@ -302,7 +303,7 @@ pub struct Site {
     /// Which of its requests go first.
     pub admission: Vec<edge::ClassRule>,
     /// What the edges keep of its responses.
-    pub cache: cache::Rules,
+    pub cache: Arc<cache::Rules>,
 }
 
 /// `tls` of a site: PEM files.

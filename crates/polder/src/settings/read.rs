@@ -14,6 +14,7 @@ use edge::{LogFormat, LogTarget, ProxyVersion, Upstream};
 use policy::choose::Balance;
 use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4};
 use std::path::PathBuf;
+use std::sync::Arc;
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
@@ -299,7 +300,7 @@ fn site(table: &Table<'_>, marks: &mut Marks, findings: &Findings) -> Site {
         sticky: traffic::sticky(table, findings),
         rate: traffic::rate(table, findings),
         admission: admission::admission(table, findings),
-        cache: cache::cache(table, findings),
+        cache: Arc::new(cache::cache(table, findings)),
     };
     marks.sites.push(SiteMarks {
         name: name.span,
