@@ -214,6 +214,8 @@ pub(crate) struct Entry {
     /// Its admission class, where the site has some.
     pub(crate) rank: Rank,
     pub(crate) retries: u32,
+    /// What the cache did, where the site has one.
+    pub(crate) cache: Option<&'static str>,
     pub(crate) first_byte: Option<Duration>,
     /// Bytes of the edge's own answer.
     pub(crate) text_bytes: u64,
@@ -252,6 +254,7 @@ impl Entry {
             node: None,
             rank: Rank::default(),
             retries: 0,
+            cache: None,
             first_byte: None,
             text_bytes: 0,
         }
@@ -282,6 +285,7 @@ impl Entry {
             first_byte: self.first_byte,
             node: node.as_deref(),
             retries: self.retries,
+            cache: self.cache,
             request_id: ended.labels.id(),
             trace_id: ended.labels.trace_id(),
             is_tls: ended.is_tls,

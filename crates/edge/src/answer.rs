@@ -72,11 +72,13 @@ pub enum Reason {
     ServerTimeout,
     /// The server's response head is malformed or ambiguous.
     BadResponse,
+    /// The client wants it from the cache alone, and it is not there.
+    NotCached,
 }
 
 impl Reason {
     /// All of them, in the order of the counters.
-    pub const ALL: [Self; 23] = [
+    pub const ALL: [Self; 24] = [
         Self::BadRequest,
         Self::BadMethod,
         Self::BadTransferCoding,
@@ -100,6 +102,7 @@ impl Reason {
         Self::ServerBroke,
         Self::ServerTimeout,
         Self::BadResponse,
+        Self::NotCached,
     ];
 
     /// The word used in `X-Polder-Reason`, logs and metrics.
@@ -129,6 +132,7 @@ impl Reason {
             Self::ServerBroke => "server-broke",
             Self::ServerTimeout => "server-timeout",
             Self::BadResponse => "bad-response",
+            Self::NotCached => "not-cached",
         }
     }
 
@@ -152,7 +156,7 @@ impl Reason {
             | Self::Draining
             | Self::UpgradesFull => StatusCode::SERVICE_UNAVAILABLE,
             Self::ConnectFailed | Self::ServerBroke | Self::BadResponse => StatusCode::BAD_GATEWAY,
-            Self::ServerTimeout => StatusCode::GATEWAY_TIMEOUT,
+            Self::ServerTimeout | Self::NotCached => StatusCode::GATEWAY_TIMEOUT,
         }
     }
 
@@ -179,7 +183,11 @@ impl Reason {
         matches!(self.source(), Source::Client)
             && !matches!(
                 self,
-                Self::UnknownSite | Self::NoCertificate | Self::ClientRate | Self::SiteRate
+                Self::UnknownSite
+                    | Self::NoCertificate
+                    | Self::ClientRate
+                    | Self::SiteRate
+                    | Self::NotCached
             )
     }
 
@@ -208,6 +216,7 @@ impl Reason {
             Self::ServerBroke => "The site's server closed the connection before its response.\n",
             Self::ServerTimeout => "The site's server did not answer in time.\n",
             Self::BadResponse => "The site's server sent a malformed or ambiguous response.\n",
+            Self::NotCached => "This is not in the cache, and nothing else was asked for.\n",
         }
     }
 

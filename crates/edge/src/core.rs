@@ -1,6 +1,7 @@
 //! What the requests of one thread share.
 
 use crate::access_log::LogQueue;
+use crate::cached::{Cached, Caching};
 use crate::face::Dispatcher;
 use crate::forward::Forwarder;
 use crate::hosts::SiteMap;
@@ -29,6 +30,9 @@ pub(crate) struct Shared {
     /// By site, in the order of the options.
     pub(crate) limiters: Vec<Option<Arc<Limiter>>>,
     pub(crate) stickiness: Vec<Option<Stickiness>>,
+    pub(crate) caching: Vec<Option<Caching>>,
+    /// The cache, if a site has one.
+    pub(crate) cached: Option<Arc<Cached>>,
     /// `connections_max` of the whole edge.
     pub(crate) connections: Arc<Semaphore>,
     /// `upgraded_max` of the whole edge.

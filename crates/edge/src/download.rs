@@ -3,6 +3,7 @@
 use crate::access_log::{Ended, Entry};
 use crate::admission::class_name;
 use crate::answer::Reason;
+use crate::cached::Carried;
 use crate::core::Core;
 use crate::face::{Dispatcher, Permit, Rank, Verdict};
 use crate::hosts::SiteSlot;
@@ -20,6 +21,10 @@ use std::rc::Rc;
 use std::task::{Context, Poll};
 use tokio::time::Instant;
 
+/// Of a stored response handed on at once: what a client takes in a fraction of the time in which
+/// it must have moved at all.
+const STORED_PIECE_BYTES: usize = 256 * 1024;
+
 /// Counts one request, from its head to the end of its response.
 pub(crate) struct Meter<D: Dispatcher> {
     pub(crate) core: Rc<Core<D>>,
@@ -33,6 +38,8 @@ pub(crate) struct Meter<D: Dispatcher> {
     pub(crate) labels: Labels,
     /// Only with an access log.
     entry: Option<Box<Entry>>,
+    /// A request of a client.
+    counts: bool,
 }
 
 impl<D: Dispatcher> Meter<D> {
@@ -43,8 +50,35 @@ impl<D: Dispatcher> Meter<D> {
         let (request_bytes, response_bytes) = (0, 0);
         let labels = Labels::new(core.shared.labels, &parts.headers, &core.chance);
         let entry = core.log.as_ref().map(|_| Box::new(Entry::new(parts)));
-        let slot = None;
-        Self { core, client, slot, started, class: 0, request_bytes, response_bytes, labels, entry }
+        let (slot, counts) = (None, true);
+        Self {
+            core,
+            client,
+            slot,
+            started,
+            class: 0,
+            request_bytes,
+            response_bytes,
+            labels,
+            entry,
+            counts,
+        }
+    }
+
+    /// For what the edge asks of its own accord: it is no client's request, and not counted.
+    pub(crate) fn unseen(core: Rc<Core<D>>, client: Rc<Client>, slot: SiteSlot) -> Self {
+        Self {
+            core,
+            client,
+            slot: Some(slot),
+            started: Instant::now(),
+            class: 0,
+            request_bytes: 0,
+            response_bytes: 0,
+            labels: Labels::default(),
+            entry: None,
+            counts: false,
+        }
     }
 
     /// A server takes the request: the first one, or another after a failure.
@@ -66,6 +100,13 @@ impl<D: Dispatcher> Meter<D> {
     pub(crate) fn set_rank(&mut self, rank: Rank) {
         if let Some(entry) = &mut self.entry {
             entry.rank = rank;
+        }
+    }
+
+    /// What the cache did.
+    pub(crate) fn set_cache(&mut self, what: &'static str) {
+        if let Some(entry) = &mut self.entry {
+            entry.cache = Some(what);
         }
     }
 
@@ -103,6 +144,9 @@ impl<D: Dispatcher> Meter<D> {
 
 impl<D: Dispatcher> Drop for Meter<D> {
     fn drop(&mut self) {
+        if !self.counts {
+            return;
+        }
         let site = self.core.metrics.site(self.slot);
         site.in_flight.take(1);
         site.requests[usize::from(self.class)].add(1);
@@ -148,14 +192,14 @@ pub(crate) struct Flight<D: Dispatcher> {
 
 impl<D: Dispatcher> Flight<D> {
     /// The response does not come all at once: its health needs not wait for the end.
-    fn report(&mut self) {
+    pub(crate) fn report(&mut self) {
         if std::mem::take(&mut self.answers) {
             self.permit.report(Verdict::Answered);
         }
     }
 
     /// The response is complete from the server's side.
-    fn land(self, core: &Core<D>) {
+    pub(crate) fn land(self, core: &Core<D>) {
         if self.answers {
             self.permit.answered();
         } else {
@@ -165,6 +209,15 @@ impl<D: Dispatcher> Flight<D> {
             // The exchange is over. Nobody can tell what the server makes of the rest.
             Some(upload) if !upload.is_complete() => upload.give_up(),
             _ => core.pool.put(self.lease),
+        }
+    }
+
+    /// Nobody reads what is left of the response.
+    pub(crate) fn leave(mut self, core: &Core<D>) {
+        if self.lease.link.is_end() {
+            self.land(core);
+        } else {
+            self.report();
         }
     }
 }
@@ -181,6 +234,10 @@ pub(crate) enum DownloadFault {
 enum Kind<D: Dispatcher> {
     /// The edge's own words.
     Text(Bytes),
+    /// A stored response.
+    Stored(Bytes),
+    /// A server's response, on its way into the cache.
+    Carried(Carried),
     /// A server's response.
     Server { flight: Option<Flight<D>>, waits_since: Option<Instant> },
 }
@@ -195,6 +252,20 @@ impl<D: Dispatcher> Download<D> {
     pub(crate) fn text(text: &'static str, meter: Meter<D>) -> Self {
         meter.client.set_body(BodyState::Over);
         Self { kind: Kind::Text(Bytes::from_static(text.as_bytes())), meter }
+    }
+
+    pub(crate) fn stored(body: Bytes, meter: Meter<D>) -> Self {
+        let moves = !body.is_empty();
+        let state = if moves { BodyState::Client { moved: true } } else { BodyState::Over };
+        meter.client.set_body(state);
+        Self { kind: Kind::Stored(body), meter }
+    }
+
+    pub(crate) fn carried(carried: Carried, meter: Meter<D>) -> Self {
+        let over = carried.is_end();
+        let state = if over { BodyState::Over } else { BodyState::Client { moved: true } };
+        meter.client.set_body(state);
+        Self { kind: Kind::Carried(carried), meter }
     }
 
     pub(crate) fn server(flight: Flight<D>, meter: Meter<D>) -> Self {
@@ -244,15 +315,59 @@ fn poll_server<D: Dispatcher>(
         }
     };
     flying.report();
+    *flight = None;
+    Poll::Ready(Some(Err(cut(meter, fault))))
+}
+
+/// The client must not take what it has for the whole.
+fn cut<D: Dispatcher>(meter: &mut Meter<D>, fault: DownloadFault) -> DownloadFault {
     let peer = meter.client.caller.address;
     tracing::warn!(%peer, %fault, "a response is cut");
-    *flight = None;
     meter.client.set_body(BodyState::Over);
     if let Some(entry) = &mut meter.entry {
         entry.is_cut = true;
     }
     meter.client.break_off();
-    Poll::Ready(Some(Err(fault)))
+    fault
+}
+
+/// The next piece of a stored response.
+fn next_stored<D: Dispatcher>(body: &mut Bytes, meter: &mut Meter<D>) -> Option<FrameResult> {
+    if body.is_empty() {
+        return None;
+    }
+    let piece = body.split_to(body.len().min(STORED_PIECE_BYTES));
+    moved(&piece, body.is_empty(), meter);
+    Some(Ok(Frame::data(piece)))
+}
+
+/// The next piece of a response on its way into the cache.
+fn poll_carried<D: Dispatcher>(
+    carried: &mut Carried,
+    meter: &mut Meter<D>,
+    cx: &mut Context<'_>,
+) -> Poll<Option<FrameResult>> {
+    match carried.poll_next(cx) {
+        Poll::Ready(Some(Ok(piece))) => {
+            moved(&piece, carried.is_end(), meter);
+            Poll::Ready(Some(Ok(Frame::data(piece))))
+        }
+        Poll::Ready(Some(Err(fault))) => Poll::Ready(Some(Err(cut(meter, fault)))),
+        Poll::Ready(None) => {
+            meter.client.set_body(BodyState::Over);
+            Poll::Ready(None)
+        }
+        Poll::Pending => {
+            meter.client.set_body(BodyState::Server);
+            Poll::Pending
+        }
+    }
+}
+
+fn moved<D: Dispatcher>(piece: &Bytes, is_last: bool, meter: &mut Meter<D>) {
+    meter.response_bytes += piece.len() as u64;
+    let more = BodyState::Client { moved: true };
+    meter.client.set_body(if is_last { BodyState::Over } else { more });
 }
 
 fn land<D: Dispatcher>(flight: &mut Option<Flight<D>>, meter: &mut Meter<D>) {
@@ -275,12 +390,18 @@ impl<D: Dispatcher> Body for Download<D> {
             let text = std::mem::take(text);
             return Poll::Ready((!text.is_empty()).then(|| Ok(Frame::data(text))));
         }
+        match &mut this.kind {
+            Kind::Stored(body) => return Poll::Ready(next_stored(body, &mut this.meter)),
+            Kind::Carried(carried) => return poll_carried(carried, &mut this.meter, cx),
+            Kind::Text(_) | Kind::Server { .. } => {}
+        }
         poll_server(&mut this.kind, &mut this.meter, cx)
     }
 
     fn is_end_stream(&self) -> bool {
         match &self.kind {
-            Kind::Text(text) => text.is_empty(),
+            Kind::Text(text) | Kind::Stored(text) => text.is_empty(),
+            Kind::Carried(carried) => carried.is_end(),
             Kind::Server { flight, .. } => {
                 flight.as_ref().is_none_or(|flight| flight.lease.link.is_end())
             }
@@ -289,7 +410,10 @@ impl<D: Dispatcher> Body for Download<D> {
 
     fn size_hint(&self) -> SizeHint {
         match &self.kind {
-            Kind::Text(text) => SizeHint::with_exact(text.len() as u64),
+            Kind::Text(text) | Kind::Stored(text) => SizeHint::with_exact(text.len() as u64),
+            Kind::Carried(carried) => {
+                carried.left().map_or_else(SizeHint::default, SizeHint::with_exact)
+            }
             Kind::Server { flight: Some(flight), .. } => flight.lease.link.size_hint(),
             Kind::Server { flight: None, .. } => SizeHint::with_exact(0),
         }

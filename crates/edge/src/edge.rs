@@ -2,6 +2,7 @@
 
 use crate::accept::run;
 use crate::access_log::{AccessLog, LogControl, LogQueue};
+use crate::cached::{self, CacheControl};
 use crate::core::{Core, Shared};
 use crate::face::Dispatcher;
 use crate::listen::{Listener, Listening, listen_all};
@@ -67,6 +68,7 @@ pub struct Edge {
     /// What the threads serve under, and how they hear of changes.
     current: Mutex<(Arc<Shared>, Changes)>,
     log: Option<AccessLog>,
+    cache: CacheControl,
 }
 
 impl Edge {
@@ -101,8 +103,10 @@ impl Edge {
             shards: Vec::new(),
             options,
             log,
+            cache: CacheControl::default(),
             current: Mutex::new((Arc::clone(&shared), Changes::default())),
         };
+        edge.cache.set(&shared);
         for (number, sockets) in listeners.into_iter().enumerate() {
             edge.start_thread(number, &shared, dispatcher.clone(), sockets, queues.pop())?;
         }
@@ -121,8 +125,11 @@ impl Edge {
         live::check_fixed(&before.options, &options)?;
         let shared = Arc::new(live::shared(options, Some(before))?);
         let owed = live::resize(&shared, &before.options);
-        *before = Arc::clone(&shared);
-        changes.tell(&shared, owed)
+        let old = std::mem::replace(before, Arc::clone(&shared));
+        self.cache.set(&shared);
+        let told = changes.tell(&shared, owed);
+        cached::forget_changed(&old.options, &shared.options, shared.cached.as_ref());
+        told
     }
 
     /// Whether [`Edge::update`] would take these options.
@@ -197,11 +204,22 @@ impl Edge {
         self.metrics_reader().snapshot()
     }
 
+    /// Reaches the cache from any thread, also while options change.
+    #[must_use]
+    pub fn cache(&self) -> CacheControl {
+        self.cache.clone()
+    }
+
     /// A reader of the counters that outlives borrows of the edge.
     #[must_use]
     pub fn metrics_reader(&self) -> MetricsReader {
         let log = self.log.as_ref().map(AccessLog::control);
-        MetricsReader { shards: self.shards.clone(), options: self.options.clone(), log }
+        MetricsReader {
+            shards: self.shards.clone(),
+            options: self.options.clone(),
+            log,
+            cache: self.cache.clone(),
+        }
     }
 
     /// Has the file of the access log opened anew, soon: for whoever has just renamed it. Without
@@ -293,6 +311,7 @@ pub struct MetricsReader {
     shards: Vec<Arc<Shard>>,
     options: Options,
     log: Option<LogControl>,
+    cache: CacheControl,
 }
 
 impl MetricsReader {
@@ -300,6 +319,7 @@ impl MetricsReader {
     #[must_use]
     pub fn snapshot(&self) -> Snapshot {
         let mut snapshot = snapshot(&self.shards, &self.options.sites);
+        snapshot.cache = self.cache.report();
         snapshot.access_log_dropped = self.log.as_ref().map_or(0, LogControl::dropped);
         snapshot
     }

@@ -10,6 +10,7 @@
 //! 2. `head` refuses what readers could take differently; `labels` gives the request its id;
 //!    `hosts` finds the site; `rate` refuses who asks too often; `sticky` says to which server the
 //!    request belongs, `admission` how important it is.
+//!    Where the site has a cache, `cached` answers what it can, and keeps what comes of the rest.
 //! 3. A [`Dispatcher`] gives a [`Permit`] as soon as a server has room ([`face`]).
 //! 4. `attempt` sends the request over a connection of `upstream`, its head written by
 //!    `forward`, its body streamed by `upload`; where rule 5 of the design allows, a failure
@@ -28,6 +29,7 @@ mod admission;
 mod admit;
 mod answer;
 mod attempt;
+mod cached;
 mod caller;
 mod core;
 pub mod dispatch;
@@ -66,6 +68,7 @@ mod wire;
 pub use access_log::{LogFormat, LogOptions, LogTarget};
 pub use admission::{CLASSES_MAX, ClassRule, HeaderRule, LAST_CLASS};
 pub use answer::{REASON_HEADER, Reason, Source};
+pub use cached::{CacheControl, CachePurge, CacheReport, StoredResponse};
 pub use edge::{Closer, Edge, MetricsReader, StartError};
 pub use face::{Ask, Dispatcher, Permit, RETRIES_MAX, Rank, Refusal, Stick, Verdict};
 pub use listen::Listening;

@@ -5,6 +5,7 @@
 //! the same clients; whatever began under the old one ends under it. On the path of a request this
 //! costs a count that only its thread touches.
 
+use crate::cached;
 use crate::core::{Core, Shared};
 use crate::edge::StartError;
 use crate::face::Dispatcher;
@@ -137,6 +138,7 @@ pub(crate) fn shared(options: Options, before: Option<&Shared>) -> Result<Shared
         || Arc::new(Semaphore::new(options.upgraded_max)),
         |before| Arc::clone(&before.upgraded),
     );
+    let cached = cached::cached(&options, before.and_then(|before| before.cached.as_ref()));
     Ok(Shared {
         sites: SiteMap::new(&options.sites, options.default_site)?,
         forwarder: Forwarder::new(options.forwarded, &options.via_name),
@@ -148,6 +150,8 @@ pub(crate) fn shared(options: Options, before: Option<&Shared>) -> Result<Shared
         tls: Tls::new(&options)?,
         limiters: limiters(&options.sites, before),
         stickiness: stickiness(&options.sites)?,
+        caching: cached::caching(&options, cached.as_ref()),
+        cached,
         connections,
         upgraded,
         options,

@@ -4,6 +4,7 @@
 //! for (a few nanoseconds each); a snapshot adds the shards up.
 
 use crate::answer::Reason;
+use crate::cached::CacheReport;
 use crate::hosts::SiteSlot;
 use crate::options::SiteOptions;
 use pool_model::{NodeId, SiteId};
@@ -255,6 +256,8 @@ pub struct Snapshot {
     /// Connections that were closed because they did not begin with a header of the PROXY
     /// protocol as they must.
     pub proxy_headers_refused: u64,
+    /// What the cache holds and has done; none while no site has one.
+    pub cache: Option<CacheReport>,
     /// Lines of the access log that were dropped, because its queue was full or its file could
     /// not be written.
     pub access_log_dropped: u64,

@@ -11,6 +11,7 @@ use crate::upstream::Upstream;
 use pool_model::SiteId;
 use std::net::SocketAddr;
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::Duration;
 
 /// More threads than this share cores in any machine we know; a larger number is a mistake.
@@ -21,6 +22,9 @@ const HEADER_BYTES_MIN: usize = 8 * 1024;
 
 /// The window that HTTP/2 begins with (RFC 9113, 6.9.2): a smaller one can't be told in time.
 const WINDOW_MIN: u64 = 65_535;
+
+/// A smaller cache holds no page of usual size for long.
+const CACHE_BYTES_MIN: u64 = 1 << 20;
 
 /// A queue has room for all its lines from the start; this many take some 30 MiB.
 const LOG_QUEUE_MAX: u64 = 1 << 20;
@@ -81,6 +85,8 @@ pub struct SiteOptions {
     pub sticky: Option<Sticky>,
     /// How many requests this edge lets in.
     pub rate: RateOptions,
+    /// How its responses are kept; none: not at all.
+    pub cache: Option<Arc<cache::Rules>>,
     /// Which of its requests go first, the most important first; the others form the last class.
     pub admission: Vec<ClassRule>,
     /// What it promises its clients: requests that take longer, from their heads to the ends of
@@ -97,7 +103,7 @@ impl SiteOptions {
         let name = name.to_owned();
         let (tls, proxy_protocol_out, sticky) = (None, None, None);
         let (body_bytes_max, rate) = (1 << 30, RateOptions::default());
-        let (admission, objective) = (Vec::new(), None);
+        let (admission, objective, cache) = (Vec::new(), None, None);
         Self {
             id,
             name,
@@ -107,6 +113,7 @@ impl SiteOptions {
             proxy_protocol_out,
             sticky,
             rate,
+            cache,
             admission,
             objective,
         }
@@ -191,6 +198,8 @@ pub struct Options {
     pub upgraded_max: usize,
     /// Time without a byte in either direction after which an upgraded connection is closed.
     pub upgrade_idle_ms: u64,
+    /// Memory for the responses that the cache keeps, of all sites and threads.
+    pub cache_bytes: u64,
     /// The access log, if there is one.
     pub access_log: Option<LogOptions>,
 }
@@ -233,6 +242,7 @@ impl Default for Options {
             upgrades: true,
             upgraded_max: 10_000,
             upgrade_idle_ms: 3_600_000,
+            cache_bytes: 256 << 20,
             access_log: None,
         }
     }
@@ -331,6 +341,7 @@ impl Options {
             ("drain_max_ms", self.drain_max_ms, 0, day_ms),
             ("upgraded_max", self.upgraded_max as u64, 0, 1 << 24),
             ("upgrade_idle_ms", self.upgrade_idle_ms, 1, day_ms),
+            ("cache_bytes", self.cache_bytes, CACHE_BYTES_MIN, 1 << 44),
             ("access_log.queue_max", self.log_queue_max(), 1, LOG_QUEUE_MAX),
         ];
         for (name, given, min, max) in ranges {

@@ -3,9 +3,10 @@
 use crate::admission::rank_of;
 use crate::answer::{Reason, Source};
 use crate::attempt::{Outgoing, attempt};
+use crate::cached::{self, Asked, Looked};
 use crate::core::Core;
 use crate::download::{Download, Flight, Meter};
-use crate::face::{Ask, Dispatcher, Permit, Refusal, Stick, Verdict};
+use crate::face::{Ask, Dispatcher, Permit, Rank, Refusal, Stick, Verdict};
 use crate::head::{Framing, Head};
 use crate::hosts::{SiteSlot, host_of};
 use crate::options::{Options, SiteOptions};
@@ -52,11 +53,27 @@ pub(crate) fn serve<D: Dispatcher>(
             Ok(outgoing) => outgoing,
             Err(Rejected { refused, close }) => return Ok(refuse(meter, *refused, *close)),
         };
-        let stick = stick_of(&meter, outgoing);
-        match forward(&mut meter, outgoing, stick).await {
+        let want = Want::of(&mut meter, outgoing);
+        let mut bypass = None;
+        if meter.core.shared.caching[outgoing.slot.0].is_some() {
+            match cached::look_up(&mut meter, outgoing) {
+                Looked::Hit(answer) => return Ok(cached::answered(meter, answer)),
+                Looked::Bypass(why) => bypass = Some(why),
+                Looked::Ask(lookup) => {
+                    match Box::pin(cached::ask(meter, outgoing, want, lookup)).await {
+                        Asked::Response(response) => return Ok(*response),
+                        Asked::Bypass(back, why) => (meter, bypass) = (back, Some(why)),
+                    }
+                }
+            }
+        }
+        match forward(&mut meter, outgoing, want).await {
             Ok((mut parts, flight)) => {
+                if let Some(bypass) = bypass {
+                    cached::passed(&meter, outgoing, bypass, &mut parts);
+                }
                 spare::keep(std::mem::take(&mut outgoing.parts.headers));
-                set_cookie(&meter, stick, &flight, &mut parts);
+                set_cookie(&meter, want.stick, &flight, &mut parts);
                 if parts.status == StatusCode::SWITCHING_PROTOCOLS {
                     let share = outgoing.upgrade_share.take();
                     return Ok(Box::pin(switched(meter, parts, share, flight)).await);
@@ -72,9 +89,26 @@ pub(crate) fn serve<D: Dispatcher>(
     }
 }
 
+/// What a request asks of the dispatcher, whichever of its fields a server is to see.
+#[derive(Clone, Copy, Default)]
+pub(crate) struct Want {
+    pub(crate) stick: Option<Stick>,
+    rank: Rank,
+}
+
+impl Want {
+    fn of<D: Dispatcher>(meter: &mut Meter<D>, outgoing: &Outgoing) -> Self {
+        let stick = stick_of(meter, outgoing);
+        let site = &meter.core.shared.options.sites[outgoing.slot.0];
+        let rank = rank_of(&site.admission, &outgoing.parts, outgoing.head.target.path());
+        meter.set_rank(rank);
+        Self { stick, rank }
+    }
+}
+
 /// Why a request is not answered by a server, and after what time to come back.
 #[derive(Clone, Copy)]
-struct Refused {
+pub(crate) struct Refused {
     reason: Reason,
     /// Where that depends on the request.
     retry_after_s: Option<u64>,
@@ -209,7 +243,7 @@ fn stick_of<D: Dispatcher>(meter: &Meter<D>, outgoing: &Outgoing) -> Option<Stic
 }
 
 /// Tells the client its server, if that is a new one.
-fn set_cookie<D: Dispatcher>(
+pub(crate) fn set_cookie<D: Dispatcher>(
     meter: &Meter<D>,
     stick: Option<Stick>,
     flight: &Flight<D>,
@@ -239,17 +273,15 @@ fn main_host(site: &SiteOptions) -> Option<HeaderValue> {
 }
 
 /// Attempts, until one is answered or no other is allowed.
-async fn forward<D: Dispatcher>(
+pub(crate) async fn forward<D: Dispatcher>(
     meter: &mut Meter<D>,
     outgoing: &Outgoing,
-    stick: Option<Stick>,
+    want: Want,
 ) -> Result<(response::Parts, Flight<D>), Refused> {
     let core = &*Rc::clone(&meter.core);
     let slot = meter.slot().ok_or(Reason::UnknownSite)?;
-    let own = &core.options().sites[slot.0];
-    let site = own.id;
-    let rank = rank_of(&own.admission, &outgoing.parts, outgoing.head.target.path());
-    meter.set_rank(rank);
+    let site = core.options().sites[slot.0].id;
+    let Want { stick, rank } = want;
     let counts = core.metrics.site(Some(slot));
     let mut failed = Vec::new();
     loop {
@@ -311,16 +343,21 @@ async fn at_server<D: Dispatcher>(
     }
 }
 
+/// What the head of a response says about its server.
+pub(crate) fn judge<D: Dispatcher>(flight: &mut Flight<D>, status: StatusCode) {
+    match status.as_u16() {
+        server_error @ 500.. => flight.permit.report(Verdict::ServerError(server_error)),
+        _ => flight.answers = true,
+    }
+}
+
 /// Hands a server's response on.
 fn pass<D: Dispatcher>(
     mut meter: Meter<D>,
     mut parts: response::Parts,
     mut flight: Flight<D>,
 ) -> Response<Download<D>> {
-    match parts.status.as_u16() {
-        server_error @ 500.. => flight.permit.report(Verdict::ServerError(server_error)),
-        _ => flight.answers = true,
-    }
+    judge(&mut flight, parts.status);
     if let Some(upload) = &flight.upload {
         upload.forget_kept();
     }
@@ -347,7 +384,10 @@ async fn switched<D: Dispatcher>(
 }
 
 /// A server's head as the client gets it.
-fn head_of<D: Dispatcher>(meter: &mut Meter<D>, mut parts: response::Parts) -> response::Parts {
+pub(crate) fn head_of<D: Dispatcher>(
+    meter: &mut Meter<D>,
+    mut parts: response::Parts,
+) -> response::Parts {
     meter.set_status(parts.status);
     meter.label(&mut parts.headers);
     parts.version = Version::HTTP_11;
@@ -355,7 +395,11 @@ fn head_of<D: Dispatcher>(meter: &mut Meter<D>, mut parts: response::Parts) -> r
 }
 
 /// Says in a response whether the connection ends with it. HTTP/2 has GOAWAY for that.
-fn end_connection<D: Dispatcher>(meter: &Meter<D>, headers: &mut HeaderMap, closes: bool) {
+pub(crate) fn end_connection<D: Dispatcher>(
+    meter: &Meter<D>,
+    headers: &mut HeaderMap,
+    closes: bool,
+) {
     if meter.client.is_http2 {
         headers.remove(header::CONNECTION);
     } else if closes || meter.core.draining.get() {
@@ -377,7 +421,7 @@ async fn drain(outgoing: &Outgoing) -> bool {
 }
 
 /// The edge's own answer.
-fn refuse<D: Dispatcher>(
+pub(crate) fn refuse<D: Dispatcher>(
     mut meter: Meter<D>,
     refused: Refused,
     close: bool,

@@ -134,6 +134,7 @@ fn fuzz_access_log() {
             at: Duration::from_secs(bytes.len() as u64 * 86_399),
             client: "2001:db8::7".parse().unwrap(),
             class: None,
+            cache: None,
             site: Some("one"),
             host: next(),
             method: &method,

@@ -105,7 +105,7 @@ fn retries_and_clients_that_leave_are_told() {
     );
     assert!(
         lines[1].contains("\"GET /wait HTTP/1.1\" 499 0 ")
-            && lines[1].ends_with(" reason=client-gone class=-"),
+            && lines[1].ends_with(" reason=client-gone class=- cache=-"),
         "{}",
         lines[1]
     );

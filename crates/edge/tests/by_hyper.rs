@@ -5,6 +5,8 @@
 
 #[path = "balance.rs"]
 mod balance;
+#[path = "cache.rs"]
+mod cache;
 #[path = "clients.rs"]
 mod clients;
 #[path = "desync.rs"]

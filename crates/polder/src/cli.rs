@@ -60,7 +60,7 @@ Change a running pool:
 
 Caches:
   invalidate Void what caches hold of these tags
-  cache      Look at writers between two steps, and settle what dead ones left
+  cache      See what edges keep, have it forgotten, and settle what dead writers left
 
 Try things out:
   demo       See nodes move between sites, and what that is worth, in about a minute
@@ -85,6 +85,7 @@ Examples:
   polder status --moves              each move and its reason
   polder site set shop hard=3        promise shop three nodes, now
   polder move n3 shop                give node n3 to the site shop
+  polder cache purge --tag product-7 have all edges forget what shows a product
   polder load burst --host shop.localhost --requests 4096
   polder load --trace access.log.gz --host shop.localhost --compress 1h
   polder simulate --trace access.log.gz=shop --nodes 4..12
@@ -157,7 +158,7 @@ pub enum Command {
     Upgrade(UpgradeArguments),
     /// Void what caches hold of these tags.
     Invalidate(InvalidateArguments),
-    /// Look at writers between two steps, and settle what dead ones left.
+    /// See what edges keep, have it forgotten, and settle what dead writers left.
     Cache(CacheArguments),
     /// See nodes move between sites, and what that is worth, in about a minute.
     Demo(DemoArguments),

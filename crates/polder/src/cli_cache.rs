@@ -45,6 +45,12 @@ pub struct CacheArguments {
 /// What can be done with caches.
 #[derive(Debug, Subcommand)]
 pub enum CacheCommand {
+    /// What each edge's cache holds and has done.
+    Stats(CacheStatsArguments),
+    /// Forget stored responses in all edges, and those on their way.
+    Purge(CachePurgeArguments),
+    /// What each edge has stored for a URL.
+    Explain(CacheExplainArguments),
     /// Writers that have begun an update and not ended it.
     Pending(PendingArguments),
     /// End what dead writers left, once their transactions are decided.
@@ -87,4 +93,63 @@ pub struct SettleArguments {
     /// Which table.
     #[command(flatten)]
     pub table: TableArguments,
+}
+
+/// Arguments of `cache stats`.
+#[derive(Debug, Args)]
+pub struct CacheStatsArguments {
+    /// Print it as JSON
+    #[arg(long)]
+    pub json: bool,
+
+    /// Which pool.
+    #[command(flatten)]
+    pub pool: PoolArguments,
+}
+
+/// Arguments of `cache purge`.
+#[derive(Debug, Args)]
+#[command(
+    group(clap::ArgGroup::new("what").required(true).multiple(true)),
+    after_help = "It answers when all edges have forgotten: no request that comes after gets what \
+                  was stored, or asked for, before.\n\n\
+                  polder cache purge --url https://shop.example/page\n\
+                  polder cache purge --tag product-7 --site shop"
+)]
+pub struct CachePurgeArguments {
+    /// All responses for this absolute URL
+    #[arg(long, value_name = "URL", group = "what", conflicts_with_all = ["tag", "site", "all"])]
+    pub url: Option<String>,
+
+    /// All that carry this tag
+    #[arg(long, value_name = "TAG", group = "what", conflicts_with = "all")]
+    pub tag: Option<String>,
+
+    /// All of this site, or with --tag those of its responses
+    #[arg(long, value_name = "NAME", group = "what", conflicts_with = "all")]
+    pub site: Option<String>,
+
+    /// Everything
+    #[arg(long, group = "what")]
+    pub all: bool,
+
+    /// Which pool.
+    #[command(flatten)]
+    pub pool: PoolArguments,
+}
+
+/// Arguments of `cache explain`.
+#[derive(Debug, Args)]
+pub struct CacheExplainArguments {
+    /// The URL, as clients ask for it
+    #[arg(value_name = "URL")]
+    pub url: String,
+
+    /// Print it as JSON
+    #[arg(long)]
+    pub json: bool,
+
+    /// Which pool.
+    #[command(flatten)]
+    pub pool: PoolArguments,
 }

@@ -5,7 +5,7 @@
 //! ```text
 //! 192.0.2.7 - - [21/Nov/2026:13:55:36 +0000] "GET /x HTTP/1.1" 200 1024 "referer" "agent"
 //!   host="a.example" site=one node=n1 retries=0 first_byte_us=812 duration_us=1004 bytes_in=0
-//!   over=plain request_id=... trace_id=... reason=- class=-
+//!   over=plain request_id=... trace_id=... reason=- class=- cache=-
 //! ```
 //!
 //! JSON is one object with the same fields.
@@ -57,6 +57,8 @@ pub(crate) struct Line<'a> {
     pub(crate) first_byte: Option<Duration>,
     pub(crate) node: Option<&'a str>,
     pub(crate) retries: u32,
+    /// What the cache did, where the site has one.
+    pub(crate) cache: Option<&'static str>,
     pub(crate) request_id: Option<&'a [u8]>,
     pub(crate) trace_id: Option<&'a [u8]>,
     pub(crate) is_tls: bool,
@@ -117,6 +119,7 @@ impl Line<'_> {
         }
         let _ = write!(to, " reason={} class=", self.reason.unwrap_or("-"));
         plain(to, self.class.unwrap_or("-").as_bytes());
+        let _ = write!(to, " cache={}", self.cache.unwrap_or("-"));
     }
 
     fn json(&self, to: &mut Vec<u8>) {
@@ -141,6 +144,7 @@ impl Line<'_> {
             ("trace_id", self.trace_id),
             ("reason", self.reason.map(str::as_bytes)),
             ("class", self.class.map(str::as_bytes)),
+            ("cache", self.cache.map(str::as_bytes)),
         ];
         for (name, value) in texts {
             let _ = write!(to, ",\"{name}\":");

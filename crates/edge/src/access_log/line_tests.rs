@@ -12,6 +12,7 @@ fn line<'a>(target: &'a Uri, agent: &'a [u8], method: &'a Method) -> Line<'a> {
         client: "192.0.2.7".parse().unwrap(),
         site: Some("one"),
         class: Some("gold"),
+        cache: Some("uri-miss"),
         host: Some(b"a.example"),
         method,
         target,
@@ -44,7 +45,7 @@ fn text_is_the_combined_format_and_our_fields() {
     let expected = "192.0.2.7 - - [21/Nov/2026:13:55:36 +0000] \"GET /x?y=1 HTTP/1.1\" 200 1024 \
         \"-\" \"curl/8\" host=\"a.example\" site=one node=n1 retries=1 first_byte_us=812 \
         duration_us=1004 bytes_in=7 over=plain request_id=abc trace_id=def reason=- \
-        class=gold\n";
+        class=gold cache=uri-miss\n";
     assert_eq!(written(&line(&target, b"curl/8", &Method::GET), LogFormat::Text), expected);
 }
 

@@ -31,7 +31,7 @@ pub(super) fn resume(pool: &cli::PoolArguments) -> Result<Output, CommandError> 
     order(pool, &Request::Resume)
 }
 
-fn order(pool: &cli::PoolArguments, request: &Request) -> Result<Output, CommandError> {
+pub(super) fn order(pool: &cli::PoolArguments, request: &Request) -> Result<Output, CommandError> {
     let socket = control_socket(&find_pool(pool)?);
     match control::ask(&socket, request, ANSWER_TIMEOUT)? {
         Response::Done(Done { text }) => Ok(Output::from(format!("{text}\n"))),

@@ -16,6 +16,7 @@ mod simulate;
 mod site;
 mod status;
 mod stub;
+mod tell;
 mod up;
 
 use crate::cli::{Cli, Command, exit};
@@ -31,7 +32,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use writers::ClientError;
 
-pub use cache::TellError;
+pub use tell::TellError;
 pub use load::{Burst, Constant, LoadArguments, Shape, Target, TraceArguments};
 pub use paper::{CompletionsArguments, ManArguments};
 pub use pool::{control_socket, find_pool};
@@ -161,7 +162,7 @@ pub fn run(cli: &Cli) -> Result<Output, CommandError> {
         Command::Site(arguments) => site::run(arguments, style),
         Command::Reload(arguments) => change::reload(arguments),
         Command::Upgrade(arguments) => change::upgrade(arguments),
-        Command::Invalidate(arguments) => cache::invalidate(arguments),
+        Command::Invalidate(arguments) => tell::invalidate(arguments),
         Command::Cache(arguments) => cache::run(arguments),
         Command::Demo(arguments) => demo::run(arguments, style),
         Command::Load(arguments) => load::run(arguments, Style::of_stderr(cli.color)),

@@ -33,7 +33,7 @@ fn ask(pool: &PoolArguments, site: Option<&str>) -> Result<Vec<SiteSettings>, Co
     }
 }
 
-fn as_json(value: &impl serde::Serialize) -> Result<Output, CommandError> {
+pub(super) fn as_json(value: &impl serde::Serialize) -> Result<Output, CommandError> {
     let text = serde_json::to_string(value)
         .map_err(|error| CommandError::Io { doing: "writing JSON", cause: error.into() })?;
     Ok(Output::from(format!("{text}\n")))

@@ -6,12 +6,14 @@
 //! half, with a [`Handler`] for what requests do; [`ask`] and [`ask_async`] are the asking half.
 //! Both bound the size of what they read and the time they wait.
 
+mod cache;
 mod client;
 #[cfg(test)]
 mod fuzz_tests;
 mod server;
 mod wire;
 
+pub use cache::{CacheExplainArguments, CacheExplained, CachePurgeArguments, CacheStored};
 pub use client::{AskError, ask, ask_async};
 pub use server::{BindError, Handler, Server};
 pub use wire::{

@@ -6,6 +6,7 @@
 //! {"version":1,"error":{"code":"unknown_request","text":"..."}}
 //! ```
 
+use super::cache::{CacheExplainArguments, CacheExplained, CachePurgeArguments};
 use crate::settings::{KeyChange, did_you_mean, one_of};
 use crate::status::{MoveRecord, StatusReport};
 use serde::{Deserialize, Serialize};
@@ -55,6 +56,10 @@ pub enum Request {
     SetSite(SetSiteArguments),
     /// Let another program take the place of the parent and of its children, without an end.
     Upgrade(UpgradeArguments),
+    /// Forget stored responses, in all edges.
+    CachePurge(CachePurgeArguments),
+    /// What is stored for a URL, and why.
+    CacheExplain(CacheExplainArguments),
     /// To an edge: go on under the settings in the parent's copy.
     Update(UpdateArguments),
 }
@@ -146,7 +151,7 @@ pub struct NodeArguments {
 }
 
 /// The names of all requests.
-pub(super) const REQUESTS: [&str; 14] = [
+pub(super) const REQUESTS: [&str; 16] = [
     "status",
     "moves",
     "first_dispatches",
@@ -160,6 +165,8 @@ pub(super) const REQUESTS: [&str; 14] = [
     "sites",
     "set_site",
     "upgrade",
+    "cache_purge",
+    "cache_explain",
     "update",
 ];
 
@@ -177,6 +184,8 @@ pub enum Response {
     Sites(Vec<SiteSettings>),
     /// To [`Request::SetSite`].
     SiteSet(SiteSet),
+    /// To [`Request::CacheExplain`]: an entry for each edge.
+    CacheExplained(Vec<CacheExplained>),
     /// To the others: it is done, and what that means in words.
     Done(Done),
 }
@@ -386,6 +395,8 @@ mod tests {
                 save: false,
             }),
             Request::Upgrade(UpgradeArguments::default()),
+            Request::CachePurge(CachePurgeArguments { all: true, ..Default::default() }),
+            Request::CacheExplain(CacheExplainArguments { url: "http://a/".into() }),
             Request::Update(UpdateArguments {
                 file: "/x".into(),
                 version: 3,

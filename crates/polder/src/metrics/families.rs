@@ -94,6 +94,31 @@ macro_rules! edges {
     };
 }
 
+/// A value for each edge with a cache.
+macro_rules! caches {
+    ($cache:ident => $value:expr) => {
+        |report| {
+            let sample = |edge: &crate::status::EdgeStatus| {
+                let $cache = edge.cache.as_ref()?;
+                Some(Sample { labels: vec![("edge", edge.edge.to_string())], value: $value })
+            };
+            report.edges.iter().filter_map(sample).collect()
+        }
+    };
+}
+
+fn cache_forwards(report: &StatusReport) -> Vec<Sample> {
+    let of = |edge: &crate::status::EdgeStatus| -> Vec<Sample> {
+        let forwards = edge.cache.iter().flat_map(|cache| &cache.forwards);
+        let sample = |(why, &count): (&String, &u64)| Sample {
+            labels: vec![("edge", edge.edge.to_string()), ("reason", why.clone())],
+            value: count as f64,
+        };
+        forwards.map(sample).collect()
+    };
+    report.edges.iter().flat_map(of).collect()
+}
+
 fn one(value: f64) -> Vec<Sample> {
     vec![Sample { labels: Vec::new(), value }]
 }
@@ -340,6 +365,57 @@ const FAMILIES: &[Family] = &[
         "Lines of the access log that were dropped because they could not be written in time.",
         edges!(edge => edge.access_log_dropped as f64),
     ),
+    counter(
+        "polder_cache_hits",
+        "Requests that the edge answered from its cache without a question.",
+        caches!(cache => cache.hits as f64),
+    ),
+    counter(
+        "polder_cache_forwards",
+        "Requests of sites with a cache that went to a server, by the reason.",
+        cache_forwards,
+    ),
+    counter(
+        "polder_cache_stored_responses",
+        "Responses that were stored.",
+        caches!(cache => cache.stored as f64),
+    ),
+    counter(
+        "polder_cache_unstored_responses",
+        "Responses to GET that were not stored.",
+        caches!(cache => cache.not_stored as f64),
+    ),
+    counter(
+        "polder_cache_renewed_responses",
+        "Stored responses that a server said still hold.",
+        caches!(cache => cache.renewed as f64),
+    ),
+    counter(
+        "polder_cache_stale_stand_ins",
+        "Stale responses that stood in for a failed server.",
+        caches!(cache => cache.stood_in as f64),
+    ),
+    counter("polder_cache_purges", "Purges.", caches!(cache => cache.purges as f64)),
+    counter(
+        "polder_cache_evictions",
+        "Stored responses that had to make room.",
+        caches!(cache => cache.evicted as f64),
+    ),
+    gauge(
+        "polder_cache_held_bytes",
+        "Bytes that the cache holds.",
+        caches!(cache => cache.bytes as f64),
+    ),
+    gauge(
+        "polder_cache_held_urls",
+        "URLs that the cache holds a response for.",
+        caches!(cache => cache.urls as f64),
+    ),
+    gauge(
+        "polder_cache_waiting_requests",
+        "Requests that wait for another request's response.",
+        caches!(cache => cache.waiting as f64),
+    ),
 ];
 
 #[derive(Debug)]
@@ -392,8 +468,13 @@ mod tests {
             shed: 9,
             queued: 2,
         }];
+        let forwards = [("uri-miss".to_owned(), 4)].into();
+        let cache = crate::status::CacheStatus { hits: 6, forwards, ..Default::default() };
+        report.edges[0].cache = Some(cache);
         let text = text(report);
         for line in [
+            "polder_cache_hits_total{edge=\"0\"} 6.0",
+            "polder_cache_forwards_total{edge=\"0\",reason=\"uri-miss\"} 4.0",
             "polder_class_shed_requests_total{site=\"blog\",class=\"gold\"} 9.0",
             "polder_site_nodes{site=\"shop\"} 1.0",
             "polder_site_requests_total{site=\"blog\"} 5000.0",

@@ -38,7 +38,7 @@ impl Ward {
         ask_async(&options::edge_control(&self.folder(), slot), request, patience).await
     }
 
-    fn number(&self) -> u32 {
+    pub(super) fn number(&self) -> u32 {
         match self.role {
             Role::Edge { slot, .. } => slot.get().into(),
             Role::Agent(node) => node.get().into(),
@@ -62,7 +62,7 @@ impl Parent {
     /// The state of the pool; edges that don't answer in time are told as dead.
     pub(super) async fn status(&self) -> Result<StatusReport, Refusal> {
         let (mut reports, mut dead) = (Vec::new(), Vec::new());
-        for (edge, answer) in ask_all(self.serving(), &Request::Status).await {
+        for (edge, answer) in ask_all(self.serving(), &Request::Status, TELLS_WITHIN).await {
             match answer {
                 Ok(Response::Status(report)) => reports.push(*report),
                 _ => dead.push(edge.number()),
@@ -101,12 +101,12 @@ impl Parent {
     async fn moves(&self, request: &Request, limit: usize) -> Vec<MoveRecord> {
         let (mut all, mut first) = (Vec::new(), Vec::new());
         let edges: Vec<_> = self.serving().into_iter().chain(self.still_leaving()).collect();
-        for (_, answer) in ask_all(edges.clone(), request).await {
+        for (_, answer) in ask_all(edges.clone(), request, TELLS_WITHIN).await {
             if let Ok(Response::Moves(moves)) = answer {
                 all.extend(moves);
             }
         }
-        for (_, answer) in ask_all(edges, &Request::FirstDispatches).await {
+        for (_, answer) in ask_all(edges, &Request::FirstDispatches, TELLS_WITHIN).await {
             if let Ok(Response::FirstDispatches(dispatches)) = answer {
                 first.extend(dispatches);
             }
@@ -148,15 +148,16 @@ impl Parent {
 }
 
 /// Asks edges at the same time; their answers are in their order.
-async fn ask_all(
+pub(super) async fn ask_all(
     edges: Vec<Rc<Ward>>,
     request: &Request,
+    patience: Duration,
 ) -> Vec<(Rc<Ward>, Result<Response, AskError>)> {
     let mut asked = JoinSet::new();
     for (place, edge) in edges.into_iter().enumerate() {
         let request = request.clone();
         asked.spawn_local(async move {
-            let answer = edge.ask(&request, TELLS_WITHIN).await;
+            let answer = edge.ask(&request, patience).await;
             (place, edge, answer)
         });
     }
@@ -214,6 +215,8 @@ impl Handler for ParentHandler {
             Request::Sites(arguments) => parent.sites(&arguments),
             Request::SetSite(arguments) => Parent::ask_set_site(parent, arguments).await,
             Request::Upgrade(arguments) => Parent::ask_upgrade(parent, arguments).await,
+            Request::CachePurge(_) => parent.cache_purge(&request).await,
+            Request::CacheExplain(_) => parent.cache_explain(&request).await,
             Request::Update(_) => Err(Refusal::new(Code::Refused, "that is asked of an edge")),
             _ => parent.any(&request).await,
         }

@@ -2,12 +2,12 @@
 
 use super::report::Reporter;
 use super::sticky::stickiness;
-use super::{options, places};
+use super::{cache, options, places};
 use crate::control::{Code, Refusal, Request, Response, UpdateArguments};
 use crate::settings::{self, Settings};
 use anyhow::Context as _;
 use edge::dispatch::{Dispatch, DispatchOptions};
-use edge::{Closer, Edge, Listening, MetricsReader};
+use edge::{CacheControl, Closer, Edge, Listening, MetricsReader};
 use moves::looper::{Answer, Command, Commander, LoopStatus, Looper, LooperHandle, Update};
 use moves::{Ending, MoveRecord};
 use pool_model::{EdgeId, NodeId, SiteId};
@@ -45,6 +45,8 @@ pub(super) struct EdgeControl {
     dispatch: Dispatch,
     commander: Commander,
     counters: MetricsReader,
+    /// Also while it drains.
+    cache: CacheControl,
     reporter: RefCell<Reporter>,
 }
 
@@ -79,6 +81,7 @@ impl EdgeControl {
             dispatch,
             commander: looper.commander(),
             counters: edge.metrics_reader(),
+            cache: edge.cache(),
             reporter: RefCell::new(Reporter::new(settings.clone(), hash, slot, listen)),
             closer: edge.closer(),
             edge: RefCell::new(Some(edge)),
@@ -194,6 +197,13 @@ impl EdgeControl {
             Request::Resume => {
                 self.ask_done(Command::Pause { paused: false })?;
                 Ok(Response::done("nodes move again"))
+            }
+            Request::CachePurge(arguments) => {
+                cache::purge(&self.cache, &self.settings.borrow(), arguments)
+            }
+            Request::CacheExplain(arguments) => {
+                let edge = self.seat.slot.get().into();
+                cache::explain(&self.cache, &self.settings.borrow(), edge, arguments)
             }
             Request::Update(arguments) => self.update(arguments),
             Request::Stop

@@ -12,6 +12,7 @@
 mod agent_process;
 pub mod apart;
 mod asking;
+mod cache;
 pub mod child;
 mod children;
 mod descriptors;

@@ -11,6 +11,7 @@ use policy::{Policy, Thresholds, ThresholdsError};
 use pool_model::{EdgeId, IdOutOfRange, NodeId, SiteId};
 use shared_state::words::{Assign, Epoch};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::Duration;
 
 /// The version of the settings that the shared words carry when a pool starts. It grows whenever
@@ -100,6 +101,7 @@ pub(super) fn edge(
             sticky,
             rate: site.rate,
             admission: site.admission.clone(),
+            cache: (site.cache.mode != cache::Mode::Off).then(|| Arc::clone(&site.cache)),
             objective: site.terms.objective.map(|told| Duration::from_micros(told.p99_us.into())),
         });
     }
@@ -145,6 +147,7 @@ pub(super) fn edge(
         upgrades: http.upgrades,
         upgraded_max,
         upgrade_idle_ms: http.upgrade_idle_ms.into(),
+        cache_bytes: http.cache_bytes,
         access_log: access_log(settings),
     })
 }

@@ -4,8 +4,9 @@
 use crate::control::FirstDispatch;
 use crate::settings::{Settings, SettingsHash, Site};
 use crate::status::{
-    BelowHardStatus, ClassStatus, EdgeStatus, MoveRecord, NodeState, NodeStatus, PoolStatus,
-    REPORT_VERSION, SiteStatus, StatusReport, TermsStatus, TrafficStatus, TraitsStatus, Warning,
+    BelowHardStatus, CacheStatus, ClassStatus, EdgeStatus, MoveRecord, NodeState, NodeStatus,
+    PoolStatus, REPORT_VERSION, SiteStatus, StatusReport, TermsStatus, TrafficStatus, TraitsStatus,
+    Warning,
 };
 use edge::dispatch::{ClassCounts, SiteCounts};
 use edge::{Reason, SiteSnapshot, Snapshot};
@@ -235,6 +236,7 @@ impl Reporter {
             upgraded: counters.upgraded_by_node.values().sum(),
             proxy_headers_refused: counters.proxy_headers_refused,
             access_log_dropped: counters.access_log_dropped,
+            cache: counters.cache.as_ref().map(CacheStatus::of),
         }
     }
 

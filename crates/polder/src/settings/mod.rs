@@ -5,6 +5,8 @@
 //! it, so that one run of `polder check` shows all.
 
 mod admission;
+mod cache;
+mod cache_table;
 mod change;
 mod check;
 mod command;
@@ -28,6 +30,7 @@ mod tls;
 mod traffic;
 mod writers;
 
+pub use cache::cache_mode_name;
 pub use change::{Change, apply, arranged, changes, concerns_agent};
 pub use difference::differences;
 pub use hash::SettingsHash;

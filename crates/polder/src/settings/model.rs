@@ -7,6 +7,7 @@ use pool_model::{Classes, NodeId, NodeTraits, SiteId, SiteTerms};
 use shared_state::versions::SlotBits;
 use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4};
 use std::path::PathBuf;
+use std::sync::Arc;
 
 /// Everything that one settings file says, defaults filled in.
 #[derive(Clone, Debug, PartialEq)]
@@ -216,6 +217,8 @@ pub struct Http {
     pub upgraded_max: u32,
     /// How long nothing may move on one.
     pub upgrade_idle_ms: u32,
+    /// Memory of one edge for what is kept.
+    pub cache_bytes: u64,
     /// Whether requests get an id.
     pub request_id: bool,
     /// Whether requests get a place in a trace.
@@ -302,6 +305,8 @@ pub struct Site {
     pub admission: Vec<edge::ClassRule>,
     /// Its version table, if it has one.
     pub tags: Option<Tags>,
+    /// What the edges keep of its responses.
+    pub cache: Arc<cache::Rules>,
 }
 
 /// A site's version table, and who may tell of changes.

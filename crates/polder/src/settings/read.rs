@@ -9,11 +9,12 @@ use super::reader::{At, Table, open_all, shown};
 use super::remote::{self, RemoteMarks};
 use super::schema::{ACCESS_LOG, CHECK, EDGES, HEALTH, HTTP, NODES, POOL, REMOTE, SECTIONS, SITES};
 use super::terms::{self, TermsMarks};
-use super::{admission, command, names, tls, traffic, writers};
+use super::{admission, cache, command, names, tls, traffic, writers};
 use edge::{LogFormat, LogTarget, ProxyVersion, Upstream};
 use policy::choose::Balance;
 use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4};
 use std::path::PathBuf;
+use std::sync::Arc;
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
@@ -228,6 +229,7 @@ fn http(table: &Table<'_>, marks: &mut Marks) -> Http {
         upgrades: table.flag("upgrades").is_none_or(|flag| flag.value),
         upgraded_max: table.integer("upgraded_max").value,
         upgrade_idle_ms: table.integer("upgrade_idle_ms").value,
+        cache_bytes: table.integer("cache_bytes").value,
         request_id: table.flag("request_id").is_none_or(|flag| flag.value),
         trace: table.flag("trace").is_none_or(|flag| flag.value),
     }
@@ -299,6 +301,7 @@ fn site(table: &Table<'_>, marks: &mut Marks, findings: &Findings) -> Site {
         rate: traffic::rate(table, findings),
         admission: admission::admission(table, findings),
         tags: writers::tags(table, findings),
+        cache: Arc::new(cache::cache(table, findings)),
     };
     marks.sites.push(SiteMarks {
         name: name.span,

@@ -1,9 +1,10 @@
 //! What is known of each key of the settings file: what it may be, what it is when it is missing,
 //! what it means.
 //!
-//! This and `tables` are the only places that know; the reader takes ranges and defaults from
-//! here, and `docs/settings.md` is checked against it.
+//! This, `tables` and `cache_table` are the only places that know; the reader takes ranges and
+//! defaults from here, and `docs/settings.md` is checked against it.
 
+pub use super::cache_table::CACHE;
 pub use super::tables::{
     ACCESS_LOG, ADMISSION, CHECK, EDGES, HEALTH, HTTP, NODES, POOL, RATE, REMOTE, SECTIONS, SITES,
     STICKY, TLS,

@@ -79,7 +79,8 @@ impl Settings {
             Forwarded::Append => "append",
         };
         // The schema keeps sizes below 2^40.
-        let body_bytes_max = i64::try_from(http.body_bytes_max).unwrap_or(i64::MAX);
+        let bytes = |bytes: u64| i64::try_from(bytes).unwrap_or(i64::MAX);
+        let (body_bytes_max, cache_bytes) = (bytes(http.body_bytes_max), bytes(http.cache_bytes));
         table! {
             "default_site": http.default_site.as_deref().map(Value::from),
             "forwarded": Value::from(forwarded),
@@ -110,6 +111,7 @@ impl Settings {
             "upgrades": Value::from(http.upgrades),
             "upgraded_max": Value::from(http.upgraded_max),
             "upgrade_idle_ms": Value::from(http.upgrade_idle_ms),
+            "cache_bytes": Value::from(cache_bytes),
             "request_id": Value::from(http.request_id),
             "trace": Value::from(http.trace),
         }
@@ -272,6 +274,7 @@ impl Settings {
             "tags": tags.map(|tags| Value::from(tags.words.slots() as u32)),
             "writers_socket": tags.and_then(|tags| tags.socket.as_ref()?.to_str()).map(Value::from),
             "writers_group": tags.and_then(|tags| tags.group.as_deref()).map(Value::from),
+            "cache": super::cache::written(&site.cache).map(Value::from),
         }
     }
 

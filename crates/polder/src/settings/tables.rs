@@ -3,16 +3,27 @@
 use super::schema::{Key, Kind, Missing, Section};
 use shared_state::versions::SlotBits;
 
-const fn int(name: &'static str, min: u64, max: u64, default: u64, help: &'static str) -> Key {
+pub(super) const fn int(
+    name: &'static str,
+    min: u64,
+    max: u64,
+    default: u64,
+    help: &'static str,
+) -> Key {
     Key { name, kind: Kind::Integer { min, max }, missing: Missing::Integer(default), help }
 }
 
-const fn key(name: &'static str, kind: Kind, missing: Missing, help: &'static str) -> Key {
+pub(super) const fn key(
+    name: &'static str,
+    kind: Kind,
+    missing: Missing,
+    help: &'static str,
+) -> Key {
     Key { name, kind, missing, help }
 }
 
 /// The longest time that any setting may name: an hour. What takes longer is not a time-out.
-const HOUR_MS: u64 = 3_600_000;
+pub(super) const HOUR_MS: u64 = 3_600_000;
 /// The largest size that any setting may name: 1 TiB.
 const TIB_BYTES: u64 = 1 << 40;
 /// The largest count that fits the shared words (`in_flight` has 24 bits, less a margin that an
@@ -288,6 +299,14 @@ pub const HTTP: Section = Section {
             HOUR_MS,
             "An upgraded connection on which nothing moves for so long is closed.",
         ),
+        int(
+            "cache_bytes",
+            1 << 20,
+            TIB_BYTES,
+            256 << 20,
+            "Memory of each edge for the responses that sites with a `cache` let it keep. What is \
+             asked for again stays longest. Another value empties the cache.",
+        ),
         key(
             "request_id",
             Kind::Flag,
@@ -511,6 +530,12 @@ pub const SITES: Section = Section {
             Kind::Text,
             Missing::Means("the pool's own user"),
             "The group that may use `writers_socket`: its name in /etc/group, or its number.",
+        ),
+        key(
+            "cache",
+            Kind::Table,
+            Missing::Means("nothing is kept"),
+            "Which responses the edges keep and answer with: `{ mode = \"http\" }`.",
         ),
     ],
 };

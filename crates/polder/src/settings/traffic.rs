@@ -11,7 +11,7 @@ use std::path::PathBuf;
 const COOKIE_NAME_BYTES_MAX: usize = 64;
 
 /// A table within a site's, if it is given.
-fn inner<'a>(
+pub(super) fn inner<'a>(
     site: &Table<'a>,
     section: &'static Section,
     findings: &'a Findings,

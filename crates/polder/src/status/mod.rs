@@ -1,10 +1,12 @@
 //! What a running pool tells of itself, and how it is shown.
 
+mod cache;
 mod render;
 mod report;
 mod terms;
 mod traffic;
 
+pub use cache::CacheStatus;
 pub use render::{moves_table, status_text};
 pub use report::{
     ChangeStatus, EdgeStatus, MoveRecord, NodeState, NodeStatus, PoolStatus, REPORT_VERSION,

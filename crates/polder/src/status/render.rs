@@ -29,6 +29,9 @@ pub fn status_text(report: &StatusReport, style: Style) -> String {
     text.push_str(&nodes_table(&report.nodes, style));
     text.push('\n');
     text.push_str(&edges_table(&report.edges, style));
+    for (edge, cache) in report.edges.iter().filter_map(|edge| Some((edge, edge.cache.as_ref()?))) {
+        let _ = writeln!(text, "Cache of edge {}: {}", edge.edge, cache.line());
+    }
     for warning in &report.warnings {
         let _ = write!(text, "\n{} {warning}", style.paint(Paint::Yellow, "warning:"));
     }

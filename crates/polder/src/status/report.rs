@@ -3,6 +3,7 @@
 //! Each edge reports the whole pool as its last look saw it, and its own requests; the parent
 //! process of `polder up` puts the reports of its edges together ([`StatusReport::merge`]).
 
+use super::cache::CacheStatus;
 use super::terms::{TermsStatus, TraitsStatus};
 use super::traffic::{ClassStatus, TrafficStatus};
 use crate::settings::{KeyChange, SettingsHash};
@@ -230,6 +231,9 @@ pub struct EdgeStatus {
     pub proxy_headers_refused: u64,
     /// Lines of the access log that were dropped.
     pub access_log_dropped: u64,
+    /// Its cache, where a site has one.
+    #[serde(default)]
+    pub cache: Option<CacheStatus>,
 }
 
 /// Something that a person should know.

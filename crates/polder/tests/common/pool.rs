@@ -34,6 +34,8 @@ pub enum Servers {
     Agents { service: Duration },
     /// The same with another program.
     Command(Vec<String>),
+    /// One that is there; all nodes and sites share it.
+    At(SocketAddr),
 }
 
 /// What a pool is made of. The lines go into the settings as they are.
@@ -81,7 +83,9 @@ impl Recipe {
         match &mut self.servers {
             Servers::Stubs(stub) => stub.service_time = time,
             Servers::Agents { service } => *service = time,
-            Servers::Command(_) => panic!("a foreign program takes as long as it takes"),
+            Servers::Command(_) | Servers::At(_) => {
+                panic!("a foreign program takes as long as it takes")
+            }
         }
         self
     }
@@ -116,7 +120,7 @@ impl Recipe {
         for (name, lines) in &self.sites {
             put(format!("[[sites]]\nname = \"{name}\"\nhosts = [\"{name}.test\"]\n{lines}"));
             match &self.servers {
-                Servers::Stubs(_) => {}
+                Servers::Stubs(_) | Servers::At(_) => {}
                 Servers::Agents { service } => {
                     let us = service.as_micros();
                     put(format!(
@@ -131,7 +135,11 @@ impl Recipe {
             put(format!("[[nodes]]\nname = \"{node}\"\nmax_in_flight = {}", self.max_in_flight));
             let mut servers = String::new();
             for (site, _) in &self.sites {
-                if let Some(at) = stubs.and_then(|stubs| stubs.address(&node, site)) {
+                let at = match &self.servers {
+                    Servers::At(address) => Some(*address),
+                    _ => stubs.and_then(|stubs| stubs.address(&node, site)),
+                };
+                if let Some(at) = at {
                     let _ = write!(servers, "{site} = \"{at}\", ");
                 }
             }

@@ -1,0 +1,138 @@
+//! The cache of an edge for those who look at it and purge it, from any thread.
+
+use super::Cached;
+use crate::core::Shared;
+use crate::hosts::host_of;
+use cache::{KeyRef, Purge, Stats};
+use http::Uri;
+use pool_model::SiteId;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+/// What is to be forgotten.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum CachePurge {
+    /// All responses for one absolute URL of a site.
+    Url(SiteId, String),
+    /// All of a site that carry this tag.
+    Tag(SiteId, String),
+    /// All of a site.
+    Site(SiteId),
+    /// Everything.
+    All,
+}
+
+/// What a cache holds and has done, and who waits at this moment.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct CacheReport {
+    /// Counts since the cache was made: the first site that has one, or another limit, makes it.
+    pub stats: Stats,
+    /// Responses that are fetched for more than their own client.
+    pub flights: u64,
+    /// Requests that wait for them.
+    pub waiting: u64,
+}
+
+/// One stored response, for those who ask why.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct StoredResponse {
+    /// Its status.
+    pub status: u16,
+    /// Seconds since its server made it.
+    pub age_s: u64,
+    /// Seconds for which it is still fresh; negative: since when it is not.
+    pub ttl_s: i64,
+    /// Whether it was purged, and is only still there.
+    pub purged: bool,
+    /// Bytes of its body.
+    pub body_bytes: u64,
+    /// The fields of requests that it is found by.
+    pub varies_by: Vec<String>,
+    /// Its tags.
+    pub tags: Vec<String>,
+}
+
+/// Reaches the cache of an edge, whichever it has at the time.
+#[derive(Clone, Debug, Default)]
+pub struct CacheControl(Arc<Mutex<Option<Arc<Shared>>>>);
+
+impl CacheControl {
+    /// The edge serves under these from now on.
+    pub(crate) fn set(&self, shared: &Arc<Shared>) {
+        *self.lock() = Some(Arc::clone(shared));
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Option<Arc<Shared>>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn get(&self) -> Option<Arc<Cached>> {
+        self.lock().as_ref()?.cached.clone()
+    }
+
+    /// The site that an absolute URL belongs to; none if it is no URL, or no site has its host.
+    #[must_use]
+    pub fn site_of(&self, url: &str) -> Option<SiteId> {
+        let url: Uri = url.parse().ok()?;
+        let shared = self.lock().clone()?;
+        let found = shared.sites.find(host_of(url.authority()?.as_str().as_bytes())?);
+        Some(shared.options.sites[found?.0].id)
+    }
+
+    /// Sites with a cache.
+    #[must_use]
+    pub fn sites(&self) -> Vec<SiteId> {
+        let Some(shared) = self.lock().clone() else { return Vec::new() };
+        let sites = shared.options.sites.iter().filter(|site| super::is_on(site));
+        sites.map(|site| site.id).collect()
+    }
+
+    /// What it holds and has done; none while no site has a cache.
+    #[must_use]
+    pub fn report(&self) -> Option<CacheReport> {
+        let cached = self.get()?;
+        let (flights, waiting) = cached.flights.held();
+        let stats = cached.cache.stats();
+        Some(CacheReport { stats, flights: flights as u64, waiting: waiting as u64 })
+    }
+
+    /// Makes what was stored, or asked for, before now invalid; whether this says anything: a URL
+    /// may be none.
+    #[must_use]
+    pub fn purge(&self, what: &CachePurge) -> bool {
+        let purge = match what {
+            CachePurge::Url(site, url) => match KeyRef::of_url(*site, url) {
+                Some(key) => Purge::Url(key),
+                None => return false,
+            },
+            CachePurge::Tag(site, tag) => Purge::Tag(*site, tag.as_bytes()),
+            CachePurge::Site(site) => Purge::Site(*site),
+            CachePurge::All => Purge::All,
+        };
+        if let Some(cached) = self.get() {
+            cached.cache.purge(purge);
+        }
+        true
+    }
+
+    /// What is stored for an absolute URL of a site; none if it is no URL.
+    #[must_use]
+    pub fn explain(&self, site: SiteId, url: &str) -> Option<Vec<StoredResponse>> {
+        let key = KeyRef::of_url(site, url)?;
+        let Some(cached) = self.get() else { return Some(Vec::new()) };
+        let now = super::now();
+        let told = cached.cache.explain(&key).into_iter().map(|one| {
+            let (entry, freshness) = (&one.entry, one.entry.freshness());
+            let tag = |tag: &[u8]| String::from_utf8_lossy(tag).into_owned();
+            StoredResponse {
+                status: entry.status().as_u16(),
+                age_s: freshness.age_ms(now) / 1_000,
+                ttl_s: freshness.ttl_s(now),
+                purged: one.purged,
+                body_bytes: entry.body_bytes() as u64,
+                varies_by: entry.varies_by().map(ToString::to_string).collect(),
+                tags: entry.tags().iter().map(tag).collect(),
+            }
+        });
+        Some(told.collect())
+    }
+}

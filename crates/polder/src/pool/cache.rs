@@ -1,0 +1,134 @@
+//! `polder cache`: the parent asks all edges, each of which has a cache of its own.
+
+use super::asking::{EDGE_PATIENCE, ask_all};
+use super::parent::Parent;
+use crate::control::{
+    AskError, CacheExplainArguments, CacheExplained, CachePurgeArguments, CacheStored, Code,
+    Refusal, Request, Response,
+};
+use crate::settings::{Settings, cache_mode_name};
+use edge::{CacheControl, CachePurge};
+use pool_model::SiteId;
+
+impl Parent {
+    /// Has all edges forget; those that leave still answer clients, so they count too.
+    pub(super) async fn cache_purge(&self, request: &Request) -> Result<Response, Refusal> {
+        let edges: Vec<_> = self.serving().into_iter().chain(self.still_leaving()).collect();
+        let mut told = None;
+        for (edge, answer) in ask_all(edges, request, EDGE_PATIENCE).await {
+            match answer {
+                Ok(response) => told = Some(response),
+                Err(AskError::Refused(refusal)) => return Err(refusal),
+                // With its process went its cache.
+                Err(_) if edge.has_ended() => {}
+                Err(error) => {
+                    let text = format!(
+                        "edge {} does not answer, and may hold what the others have forgotten: \
+                         {error}",
+                        edge.number()
+                    );
+                    return Err(Refusal::new(Code::Timeout, text));
+                }
+            }
+        }
+        told.ok_or_else(|| Refusal::new(Code::Timeout, "no edge answers; see its log"))
+    }
+
+    /// What each edge holds for a URL.
+    pub(super) async fn cache_explain(&self, request: &Request) -> Result<Response, Refusal> {
+        let mut all = Vec::new();
+        for (edge, answer) in ask_all(self.serving(), request, EDGE_PATIENCE).await {
+            match answer {
+                Ok(Response::CacheExplained(told)) => all.extend(told),
+                Ok(_) => return Err(Refusal::new(Code::Internal, "an edge answered wrongly")),
+                Err(AskError::Refused(refusal)) => return Err(refusal),
+                Err(error) => {
+                    let text = format!("edge {} does not answer: {error}", edge.number());
+                    return Err(Refusal::new(Code::Timeout, text));
+                }
+            }
+        }
+        Ok(Response::CacheExplained(all))
+    }
+}
+
+fn site(settings: &Settings, name: &str) -> Result<SiteId, Refusal> {
+    let found = settings.site(name).map(|(id, _)| id);
+    found.ok_or_else(|| Refusal::new(Code::NotFound, format!("there is no site {name:?}")))
+}
+
+fn site_of(cache: &CacheControl, url: &str) -> Result<SiteId, Refusal> {
+    cache.site_of(url).ok_or_else(|| {
+        let text = format!("{url:?} is no URL of a site: write it as `http://HOST/PATH`");
+        Refusal::new(Code::NotFound, text)
+    })
+}
+
+/// An edge forgets.
+pub(super) fn purge(
+    cache: &CacheControl,
+    settings: &Settings,
+    arguments: &CachePurgeArguments,
+) -> Result<Response, Refusal> {
+    let CachePurgeArguments { url, tag, site: name, all } = arguments;
+    let (purges, text) = match (url, tag, name, all) {
+        (Some(url), None, None, false) => {
+            let purge = CachePurge::Url(site_of(cache, url)?, url.clone());
+            (vec![purge], format!("all edges have forgotten {url}"))
+        }
+        (None, Some(tag), Some(name), false) => {
+            let purge = CachePurge::Tag(site(settings, name)?, tag.clone());
+            (vec![purge], format!("all edges have forgotten what carries {tag} of {name}"))
+        }
+        (None, Some(tag), None, false) => {
+            let of = |site| CachePurge::Tag(site, tag.clone());
+            let purges = cache.sites().into_iter().map(of).collect();
+            (purges, format!("all edges have forgotten what carries {tag}"))
+        }
+        (None, None, Some(name), false) => {
+            let purge = CachePurge::Site(site(settings, name)?);
+            (vec![purge], format!("all edges have forgotten what they held of {name}"))
+        }
+        (None, None, None, true) => {
+            (vec![CachePurge::All], "all edges have forgotten what they held".to_owned())
+        }
+        _ => {
+            let text = "a purge names a url, a tag, a site, a tag of a site, or all";
+            return Err(Refusal::new(Code::Arguments, text));
+        }
+    };
+    for purge in &purges {
+        if !cache.purge(purge) {
+            let text = format!("{:?} is no absolute URL", url.as_deref().unwrap_or_default());
+            return Err(Refusal::new(Code::Arguments, text));
+        }
+    }
+    Ok(Response::done(text))
+}
+
+/// What an edge holds for a URL.
+pub(super) fn explain(
+    cache: &CacheControl,
+    settings: &Settings,
+    edge: u32,
+    arguments: &CacheExplainArguments,
+) -> Result<Response, Refusal> {
+    let url = &arguments.url;
+    let id = site_of(cache, url)?;
+    let Some(stored) = cache.explain(id, url) else {
+        return Err(Refusal::new(Code::Arguments, format!("{url:?} is no absolute URL")));
+    };
+    let stored = stored.into_iter().map(|one| CacheStored {
+        status: one.status,
+        age_s: one.age_s,
+        ttl_s: one.ttl_s,
+        purged: one.purged,
+        body_bytes: one.body_bytes,
+        varies_by: one.varies_by,
+        tags: one.tags,
+    });
+    let site = &settings.sites[id.index()];
+    let mode = cache_mode_name(site.cache.mode).to_owned();
+    let told = CacheExplained { edge, site: site.name.clone(), mode, stored: stored.collect() };
+    Ok(Response::CacheExplained(vec![told]))
+}
