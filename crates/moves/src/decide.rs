@@ -120,12 +120,17 @@ pub struct Core {
 /// What the policy offers of the nodes whose server for the taker may answer; of all nodes only
 /// if there is none: a node whose server keeps crashing would be moved, serve nobody, and the
 /// taker would still be loaded. Asks for all nodes only where one that is offered is unready.
-fn policy_candidates(input: &Input<'_>, taker: SiteId, reason: Reason) -> Vec<Candidate> {
-    let candidates = input.policy.candidates(input.view, taker, reason);
+fn policy_candidates(
+    input: &Input<'_>,
+    view: &PoolView,
+    taker: SiteId,
+    reason: Reason,
+) -> Vec<Candidate> {
+    let candidates = input.policy.candidates(view, taker, reason);
     if !candidates.iter().any(|candidate| (input.is_unready)(candidate.node, taker)) {
         return candidates;
     }
-    let mut ready = input.view.clone();
+    let mut ready = view.clone();
     for node in &mut ready.nodes {
         node.movable &= !(input.is_unready)(node.id, taker);
     }
@@ -254,15 +259,20 @@ impl Core {
         reason: Reason,
         best: Option<Candidate>,
     ) -> Option<Stage> {
-        let stage = input.policy.stage(input.view, needs, reason, best)?;
+        let stage = input.policy.stage(self.shown(input), needs, reason, best)?;
         let Stage { to, candidate: Candidate { node, donor } } = stage;
         let paused = self.is_paused(to) || donor.is_some_and(|donor| self.is_paused(donor));
         (!paused && !(input.is_unready)(node, to)).then_some(stage)
     }
 
+    /// The look as the policy is shown it for candidates.
+    fn shown<'a>(&'a self, input: &'a Input<'_>) -> &'a PoolView {
+        self.round.shown.as_deref().unwrap_or(input.view)
+    }
+
     /// The policy's candidates, less those of paused donors, in this edge's own order.
     fn candidates(&self, input: &Input<'_>, taker: SiteId, reason: Reason) -> Vec<Candidate> {
-        let mut candidates = policy_candidates(input, taker, reason);
+        let mut candidates = policy_candidates(input, self.shown(input), taker, reason);
         candidates.retain(|c| c.donor.is_none_or(|donor| !self.is_paused(donor)));
         rotate_donors(&mut candidates, self.options.edge);
         candidates
@@ -341,9 +351,14 @@ impl Core {
 
     /// Asks the policy for each site, and keeps what is ripe, most urgent first.
     fn find_needs(&mut self, input: &Input<'_>) {
+        let mut restless = Vec::new();
         for site in &input.view.sites {
             let Guarantee { hard, soft, .. } = site.terms.guarantee;
             let paused = self.is_paused(site.id);
+            let is_light = input.policy.is_light(input.view, site.id);
+            if self.events.is_restless(input.now_ns, site.id, is_light) {
+                restless.push(site.id);
+            }
             let reason = input.policy.need(input.view, site.id).filter(|_| !paused);
             let need = Need { reason, nodes: site.nodes, hard };
             let ripe = self.events.ripe(input.now_ns, input.op_time_ns, site.id, &need);
@@ -353,6 +368,10 @@ impl Core {
             self.round.needs.push(Ripe { reason, taker, priority, nodes, soft, load });
         }
         self.round.needs.sort_by(Ripe::order);
+        if !self.round.needs.is_empty() && !restless.is_empty() {
+            let shown = PoolView { restless, ..input.view.clone() };
+            self.round.shown = Some(Box::new(shown));
+        }
     }
 
     /// Goes on with the plan at hand, or starts the next.

@@ -7,6 +7,9 @@
 //! hold timer of T   starts anew when T's load is not high, when the shared counter u of T
 //!                   changed, when a node arrived at T, and while an arrived node is not yet
 //!                   seen serving. T may be claimed once hold has passed with all looks high.
+//! light donor       has been light in all looks of a hold: a stall of its clients is no reason to
+//!                   take what it wants back a moment later. A donor that must give, however loaded
+//!                   it is, gives at once.
 //! guard             a claim whose step 2 is not sent within hold / 2 is dropped.
 //! floor             needs no hold; descriptors that name T count as arrivals, and after
 //!                   somebody else's claim the next waits help_after.
@@ -94,6 +97,8 @@ struct Donor {
     /// Whether an earlier look saw it too.
     twice: bool,
     bumped_ns: Option<u64>,
+    /// The first of the looks in which it was light.
+    light_since_ns: Option<u64>,
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
@@ -238,6 +243,18 @@ impl Events {
                 now_ns > since_ns && now_ns - since_ns >= timing.hold_ns
             }
         }
+    }
+
+    /// Tells whether a site was light in this look, and asks whether that has yet to last. To be
+    /// called once for each site after each look.
+    pub fn is_restless(&mut self, now_ns: u64, site: SiteId, is_light: bool) -> bool {
+        let Some(donor) = self.donors.get_mut(site.index()) else { return false };
+        if !is_light {
+            donor.light_since_ns = None;
+            return false;
+        }
+        let since_ns = *donor.light_since_ns.get_or_insert(now_ns);
+        now_ns.saturating_sub(since_ns) < self.timing.hold_ns
     }
 
     /// Lets `by_ns` pass without the clock moving on, and forgets how much longer ago something

@@ -2,7 +2,7 @@
 
 use crate::plan::{Plan, Ripe};
 use crate::protocol::{BumpPlan, Task};
-use pool_model::{Reason, SiteId};
+use pool_model::{PoolView, Reason, SiteId};
 use shared_state::words::Departure;
 
 /// A departure of another edge that this one finishes or aborts.
@@ -43,6 +43,8 @@ pub(crate) struct Round {
     pub(crate) must_bump: Option<(BumpPlan, Option<Helping>)>,
     pub(crate) repair_at: usize,
     pub(crate) needs: Vec<Ripe>,
+    /// The look as the policy is shown it, where that is not what was seen.
+    pub(crate) shown: Option<Box<PoolView>>,
     pub(crate) need_at: usize,
     pub(crate) plan: Option<Plan>,
     /// The one move of this look was made.
@@ -61,6 +63,7 @@ impl Round {
             must_bump: None,
             repair_at: 0,
             needs: Vec::new(),
+            shown: None,
             need_at: 0,
             plan: None,
             moved: false,
@@ -78,5 +81,6 @@ impl Round {
         (self.want_look, self.repair_at, self.need_at) = (false, 0, 0);
         (self.claimed, self.must_bump, self.running) = (None, None, Running::Nothing);
         self.needs.clear();
+        self.shown = None;
     }
 }

@@ -164,7 +164,8 @@ pub(crate) fn offers<R: Rules>(
     for (place, donor) in view.sites.iter().enumerate() {
         assigned += usize::from(donor.nodes);
         let may_give = donor.id != taker && may_serve(Some(place));
-        let offer = if may_give { rules.offer(donor) } else { Offer::NONE };
+        let mut offer = if may_give { rules.offer(donor) } else { Offer::NONE };
+        offer.light &= !view.is_restless(donor.id);
         if offer != Offer::NONE {
             any = true;
             marks.mark(Some(donor.id));

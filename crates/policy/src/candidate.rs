@@ -32,6 +32,14 @@ pub trait Policy: Send {
     /// Whether the site wants a node now, and why. `Reason::Floor` needs no holding time.
     fn need(&self, view: &PoolView, site: SiteId) -> Option<Reason>;
 
+    /// Whether the site's load is so light that others may have nodes of it for no other reason.
+    /// Where that must last before it counts, the caller asks at each look, and names the sites of
+    /// which it hasn't lasted in [`PoolView::restless`]; false where it counts at once.
+    fn is_light(&self, view: &PoolView, site: SiteId) -> bool {
+        let _ = (view, site);
+        false
+    }
+
     /// Nodes that the taker may have, best first, at most [`CANDIDATES_MAX`]; empty when none
     /// may be taken. A wrong or stale answer may be unwise, never unsafe: the move protocol
     /// checks the donor's floor again.

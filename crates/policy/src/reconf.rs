@@ -52,6 +52,10 @@ impl Policy for Reconf {
         plain_need(&self.thresholds, view, site)
     }
 
+    fn is_light(&self, view: &PoolView, site: SiteId) -> bool {
+        view.site(site).is_some_and(|site| self.thresholds.is_light(site))
+    }
+
     fn candidates(&self, view: &PoolView, taker: SiteId, reason: Reason) -> Vec<Candidate> {
         best(view, taker, &Share { thresholds: &self.thresholds, reason })
     }

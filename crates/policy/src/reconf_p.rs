@@ -53,6 +53,10 @@ impl Policy for ReconfP {
         plain_need(&self.thresholds, view, site)
     }
 
+    fn is_light(&self, view: &PoolView, site: SiteId) -> bool {
+        view.site(site).is_some_and(|site| self.thresholds.is_light(site))
+    }
+
     fn candidates(&self, view: &PoolView, taker: SiteId, reason: Reason) -> Vec<Candidate> {
         let Some(priority) = view.site(taker).map(|taker| taker.terms.priority) else {
             return Vec::new();

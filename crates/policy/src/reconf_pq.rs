@@ -110,6 +110,10 @@ impl Policy for ReconfPq {
         guaranteed_need(site, || self.thresholds.is_hot(site))
     }
 
+    fn is_light(&self, view: &PoolView, site: SiteId) -> bool {
+        view.site(site).is_some_and(|site| self.thresholds.is_light(site))
+    }
+
     fn candidates(&self, view: &PoolView, taker: SiteId, reason: Reason) -> Vec<Candidate> {
         let Some(site) = view.site(taker) else { return Vec::new() };
         best(view, taker, &Guaranteed { thresholds: &self.thresholds, taker: site, reason })

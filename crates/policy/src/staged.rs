@@ -256,6 +256,10 @@ impl Policy for Staged {
         guaranteed_need(site, || self.thresholds.is_hot(site))
     }
 
+    fn is_light(&self, view: &PoolView, site: SiteId) -> bool {
+        view.site(site).is_some_and(|site| self.thresholds.is_light(site))
+    }
+
     fn candidates(&self, view: &PoolView, taker: SiteId, reason: Reason) -> Vec<Candidate> {
         let Some(site) = view.site(taker) else { return Vec::new() };
         best(view, taker, &self.rules(view, site, reason))

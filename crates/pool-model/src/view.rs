@@ -68,6 +68,8 @@ pub struct PoolView {
     pub nodes: Vec<NodeView>,
     /// Which kinds of node are where.
     pub stock: Stock,
+    /// Sites whose load has not been light for long enough to count as light; by id.
+    pub restless: Vec<SiteId>,
 }
 
 impl PoolView {
@@ -93,6 +95,12 @@ impl PoolView {
     pub fn node(&self, id: NodeId) -> Option<&NodeView> {
         let place = self.nodes.binary_search_by_key(&id, |node| node.id).ok()?;
         self.nodes.get(place)
+    }
+
+    /// Whether a site that looks light may only have stalled for a moment.
+    #[must_use]
+    pub fn is_restless(&self, id: SiteId) -> bool {
+        self.restless.binary_search(&id).is_ok()
     }
 
     /// Fills `capacity`, `nodes` and `in_flight` of each site, and the stock, from the nodes.

@@ -4,7 +4,7 @@
 
 use policy::{Candidate, Kind, Policy, Thresholds};
 use pool_model::{PoolView, Reason, SiteId};
-use sim::scenario::{equal, faults};
+use sim::scenario::{equal, faults, stall};
 use sim::{FaultCounts, Outcome};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -82,6 +82,37 @@ fn two_equal_sites_that_are_both_overloaded_leave_each_other_alone() {
         assert!(outcome.slow_share() > 0.4, "{kind}: they are overloaded");
         let late = outcome.last_move_ns.filter(|&at_ns| at_ns > 1_000_000_000);
         assert_eq!(late, None, "{kind}: {:?}", outcome.moves);
+    }
+}
+
+/// A policy that counts as light who is so in a single look.
+struct Hasty(Box<dyn Policy>);
+
+impl Policy for Hasty {
+    fn name(&self) -> &'static str {
+        "hasty"
+    }
+
+    fn need(&self, view: &PoolView, site: SiteId) -> Option<Reason> {
+        self.0.need(view, site)
+    }
+
+    fn candidates(&self, view: &PoolView, taker: SiteId, reason: Reason) -> Vec<Candidate> {
+        self.0.candidates(view, taker, reason)
+    }
+}
+
+#[test]
+fn a_stall_takes_no_node_from_a_busy_site() {
+    for kind in [Kind::Reconf, Kind::ReconfP, Kind::ReconfPq, Kind::Staged] {
+        let policy = || kind.build(Thresholds::default());
+        let outcome = stall::run(1, 20, policy()).unwrap();
+        // Until there is load both may be light.
+        let late = outcome.last_move_ns.filter(|&at_ns| at_ns > 200_000_000);
+        assert_eq!(late, None, "{kind}: {:?}", outcome.moves);
+        let hasty = stall::run(1, 20, Box::new(Hasty(policy()))).unwrap();
+        println!("{kind}: {} moves, {} without the rule", outcome.moves_total, hasty.moves_total);
+        assert!(hasty.moves_total > outcome.moves_total, "{kind}: no stall tempted it");
     }
 }
 

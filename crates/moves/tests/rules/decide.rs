@@ -218,6 +218,38 @@ fn a_load_that_lasts_moves_one_node_per_look_and_hold() {
 }
 
 #[test]
+fn a_donor_gives_once_it_has_been_light_for_a_hold() {
+    let mut bench = Bench::new(&[1, 1], &[1, 1, 1, 2]);
+    bench.queued.extend([(site(1), 20), (site(2), 100)]);
+    for now_ms in 0..10 {
+        assert!(bench.look(now_ms * MS).is_empty(), "nobody is light");
+    }
+    // A stall that ends in time, then a load that has gone.
+    bench.queued.insert(site(1), 0);
+    assert!(bench.look(10 * MS).is_empty());
+    assert!(bench.look(11 * MS).is_empty());
+    bench.queued.insert(site(1), 20);
+    assert!(bench.look(12 * MS).is_empty());
+    bench.queued.insert(site(1), 0);
+    assert!(bench.look(13 * MS).is_empty());
+    assert!(bench.look(14 * MS).is_empty());
+    assert_eq!(bench.look(15 * MS), ["claim", "attempt", "close"]);
+}
+
+/// What a site was promised comes back from a loaded lower priority after its own hold.
+#[test]
+fn a_donor_that_must_give_is_not_waited_for() {
+    let mut bench = Bench::new(&[1, 1], &[1, 1, 1, 2]);
+    bench.policy = Box::new(policy::ReconfP::default());
+    bench.priorities.insert(site(2), Priority(1));
+    bench.queued.extend([(site(1), 20), (site(2), 100)]);
+    assert!(bench.look(0).is_empty());
+    bench.queued.insert(site(1), 0);
+    assert!(bench.look(MS).is_empty());
+    assert_eq!(bench.look(2 * MS), ["claim", "attempt", "close"]);
+}
+
+#[test]
 fn an_empty_pool_is_opened_and_filled_from_its_settings() {
     let mut bench = Bench::new(&[1, 1], &[0, 0, 0]);
     for number in 1..=2 {

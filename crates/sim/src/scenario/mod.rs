@@ -4,4 +4,5 @@ pub mod azure;
 pub mod equal;
 pub mod faults;
 pub mod large;
+pub mod stall;
 pub mod unlike;
