@@ -32,12 +32,12 @@ use std::io;
 use std::path::{Path, PathBuf};
 use writers::ClientError;
 
-pub use tell::TellError;
 pub use load::{Burst, Constant, LoadArguments, Shape, Target, TraceArguments};
 pub use paper::{CompletionsArguments, ManArguments};
 pub use pool::{control_socket, find_pool};
 pub use simulate::{NodeRange, PoolShape, SimulateArguments, Window};
 pub use stub::StubArguments;
+pub use tell::TellError;
 
 /// The settings file that is taken when none is named.
 pub const SETTINGS_FILE: &str = "polder.toml";
