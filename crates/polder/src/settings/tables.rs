@@ -519,6 +519,20 @@ pub const SITES: Section = Section {
              67_108_864 (512 MiB). See docs/writers.md.",
         ),
         key(
+            "tags_listen",
+            Kind::Text,
+            Missing::Means("not over TCP"),
+            "Where the version table is also served over TCP, for reading alone: `IP:PORT`, \
+             protected as [remote] says.",
+        ),
+        key(
+            "tags_read",
+            Kind::Choice(&["memory", "tcp"]),
+            Missing::Text("memory"),
+            "How edges read the version table. `tcp`, at `tags_listen`: a hit then costs a round \
+             trip, which all requests of the moment share.",
+        ),
+        key(
             "writers_socket",
             Kind::Text,
             Missing::Means("none beside `tell-SITE.sock` in the pool's folder"),
