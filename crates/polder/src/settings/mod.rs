@@ -23,6 +23,7 @@ mod reader;
 mod remote;
 pub mod schema;
 mod show;
+mod site_tables;
 mod source;
 mod tables;
 mod terms;
