@@ -2,6 +2,7 @@
 
 use crate::access_log::LogOptions;
 use crate::admission::{CLASSES_MAX, ClassRule};
+use crate::cached::Versions;
 use crate::face::RETRIES_MAX;
 use crate::network::Network;
 use crate::proxy_header::ProxyVersion;
@@ -87,6 +88,8 @@ pub struct SiteOptions {
     pub rate: RateOptions,
     /// How its responses are kept; none: not at all.
     pub cache: Option<Arc<cache::Rules>>,
+    /// What proves its responses in mode `strict`; without it there are no hits in that mode.
+    pub versions: Option<Versions>,
     /// Which of its requests go first, the most important first; the others form the last class.
     pub admission: Vec<ClassRule>,
     /// What it promises its clients: requests that take longer, from their heads to the ends of
@@ -103,7 +106,7 @@ impl SiteOptions {
         let name = name.to_owned();
         let (tls, proxy_protocol_out, sticky) = (None, None, None);
         let (body_bytes_max, rate) = (1 << 30, RateOptions::default());
-        let (admission, objective, cache) = (Vec::new(), None, None);
+        let (admission, objective, cache, versions) = (Vec::new(), None, None, None);
         Self {
             id,
             name,
@@ -114,6 +117,7 @@ impl SiteOptions {
             sticky,
             rate,
             cache,
+            versions,
             admission,
             objective,
         }

@@ -2,12 +2,12 @@
 
 use super::report::Reporter;
 use super::sticky::stickiness;
-use super::{cache, options, places};
+use super::{cache, options, places, versions};
 use crate::control::{Code, Refusal, Request, Response, UpdateArguments};
 use crate::settings::{self, Settings};
 use anyhow::Context as _;
 use edge::dispatch::{Dispatch, DispatchOptions};
-use edge::{CacheControl, Closer, Edge, Listening, MetricsReader};
+use edge::{CacheControl, Closer, Edge, Listening, MetricsReader, Versions};
 use moves::looper::{Answer, Command, Commander, LoopStatus, Looper, LooperHandle, Update};
 use moves::{Ending, MoveRecord};
 use pool_model::{EdgeId, NodeId, SiteId};
@@ -47,6 +47,8 @@ pub(super) struct EdgeControl {
     counters: MetricsReader,
     /// Also while it drains.
     cache: CacheControl,
+    /// Of each site, those that have a version table: they stay for the pool's life.
+    versions: Vec<Option<Versions>>,
     reporter: RefCell<Reporter>,
 }
 
@@ -71,7 +73,9 @@ impl EdgeControl {
             places::elsewhere(settings, &mut looper)?;
         }
         let looper = Looper::start(dispatch.clone(), options::policy(settings)?, looper)?;
-        let options = options::edge(settings, seat.place, stickiness(settings, &seat.folder)?)?;
+        let versions = versions::attach(settings, &seat.folder)?;
+        let sticky = stickiness(settings, &seat.folder)?;
+        let options = options::edge(settings, seat.place, sticky, &versions)?;
         let edge = Edge::start_on(options, &dispatch, sockets)
             .with_context(|| format!("edge {slot} does not start"))?;
         let listen = edge.addresses().iter().map(ToString::to_string).collect();
@@ -86,6 +90,7 @@ impl EdgeControl {
             closer: edge.closer(),
             edge: RefCell::new(Some(edge)),
             looper: RefCell::new(Some(looper)),
+            versions,
             seat,
         })
     }
@@ -149,7 +154,8 @@ impl EdgeControl {
         let Seat { place, slot, folder, .. } = &self.seat;
         let hash = (settings.pool_hash().0, arguments.version);
         let sticky = stickiness(settings, folder)?;
-        let edge = arguments.is_all.then(|| options::edge(settings, *place, sticky)).transpose()?;
+        let edge = || options::edge(settings, *place, sticky, &self.versions);
+        let edge = arguments.is_all.then(edge).transpose()?;
         let dispatch = options::dispatch(settings, *slot, self.incarnation)?;
         let options = options::looper(settings, hash, *slot, self.incarnation, folder);
         let update = Update { policy: options::policy(settings)?, options };

@@ -86,6 +86,7 @@ pub(super) fn edge(
     settings: &Settings,
     place: usize,
     stickiness: Vec<Option<edge::Sticky>>,
+    versions: &[Option<edge::Versions>],
 ) -> Result<edge::Options, IdOutOfRange> {
     let http = &settings.http;
     let own = &settings.edges[place];
@@ -102,6 +103,7 @@ pub(super) fn edge(
             rate: site.rate,
             admission: site.admission.clone(),
             cache: (site.cache.mode != cache::Mode::Off).then(|| Arc::clone(&site.cache)),
+            versions: versions.get(index).cloned().flatten(),
             objective: site.terms.objective.map(|told| Duration::from_micros(told.p99_us.into())),
         });
     }

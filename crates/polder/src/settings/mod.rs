@@ -23,6 +23,7 @@ mod reader;
 mod remote;
 pub mod schema;
 mod show;
+mod site_tables;
 mod source;
 mod tables;
 mod terms;
@@ -37,7 +38,7 @@ pub use hash::SettingsHash;
 pub use live::{KeyChange, Live, LiveError, site_changes, site_keys};
 pub use model::{
     Check, ClientCertificate, Edge, Forwarded, Health, Http, Mode, Node, PolicyName, Pool, Reads,
-    Remote, Servers, Settings, Site, SiteTls, Start, Sticky, StickyBy, Tags,
+    Remote, Servers, Settings, Site, SiteTls, Start, Sticky, StickyBy, Tags, TagsRead,
 };
 pub(crate) use names::RUNTIME_DIR_MAX_BYTES;
 pub use problem::{PROBLEMS_SHOWN_MAX, Problem, Problems, Severity};
