@@ -185,17 +185,22 @@ impl World {
     }
 
     fn look_up(&mut self, id: u32, request: &mut Request) -> Then {
-        let edge = &self.edges[request.edge];
-        match edge.cache.lookup(&self.rules, &self.asked(request)) {
+        let lookup = self.edges[request.edge].cache.lookup(&self.rules, &self.asked(request));
+        self.follow(id, request, lookup)
+    }
+
+    /// Goes on with what a look-up has found.
+    fn follow(&mut self, id: u32, request: &mut Request, lookup: Lookup<Proof>) -> Then {
+        let Edge { table, is_far, .. } = self.edges[request.edge];
+        match lookup {
             Lookup::Hit(hit) => {
-                let (Some(proof), Some(table)) = (hit.proof(), edge.table) else {
+                let (Some(proof), Some(table)) = (hit.proof(), table) else {
                     return Then::In(FLEETING_NS.0, Doing::Checked { hit, is_valid: false });
                 };
                 if self.flaw == Flaw::ValidatedBeforeArrival && self.found_lately(request, proof) {
                     return Then::In(FLEETING_NS.0, Doing::Checked { hit, is_valid: true });
                 }
                 let run = Running::new(Check::new(proof.filled, proof.slots.clone()));
-                let is_far = edge.is_far;
                 Then::In(self.way_ns(is_far), Doing::Check { hit, run, table })
             }
             Lookup::Fetch(fetch) => self.turn(id, request, fetch),
@@ -265,9 +270,9 @@ impl World {
             let how = if request.has_waited { How::Collapsed } else { How::Hit };
             return self.deliver(request, &body, how);
         }
-        let fetch = cache.refused(&self.rules, &asked, hit);
+        let lookup = cache.refused(&self.rules, &asked, hit);
         self.counts.refused += 1;
-        self.turn(id, request, fetch)
+        self.follow(id, request, lookup)
     }
 
     /// Waits for another request's response, or asks.

@@ -70,6 +70,12 @@ impl Table {
         (0..SHAPE.records).all(|record| self.is_free(record)) && self.words.iter().all(idle)
     }
 
+    /// What is held, for whoever asks why it is not at rest.
+    pub(super) fn held(&self) -> Vec<RecordHeader> {
+        let headers = self.headers.iter().map(|&header| RecordHeader::unpack(header));
+        headers.filter(|header| header.phase != RecordPhase::Free).collect()
+    }
+
     fn word(&mut self, place: Place) -> &mut u64 {
         match place {
             Place::Live => &mut self.live,

@@ -292,7 +292,8 @@ impl World {
         let kept = |table: &usize| *table >= self.lost_before;
         let at_rest = (0..=newest).filter(kept).all(|table| self.tables[table].is_at_rest());
         if !at_rest || !self.tables[newest].is_open() || !self.left.is_empty() {
-            self.violated(format!("something is left behind all faults: {:?}", self.left));
+            let (left, held) = (&self.left, self.tables[newest].held());
+            self.violated(format!("left behind all faults: {left:?}, {held:?}"));
         }
         if !self.all_answered() {
             self.violated("a request is not answered".to_owned());
