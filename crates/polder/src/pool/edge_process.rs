@@ -73,7 +73,7 @@ impl EdgeControl {
             places::elsewhere(settings, &mut looper)?;
         }
         let looper = Looper::start(dispatch.clone(), options::policy(settings)?, looper)?;
-        let versions = versions::attach(settings, &seat.folder)?;
+        let versions = versions::attach(settings, &seat)?;
         let sticky = stickiness(settings, &seat.folder)?;
         let options = options::edge(settings, seat.place, sticky, &versions)?;
         let edge = Edge::start_on(options, &dispatch, sockets)
