@@ -94,6 +94,7 @@ pub struct SimulateArguments {
 
     /// With --cache: so many seeds, from that of --seed on
     #[arg(long, value_name = "N", default_value_t = 1, requires = "cache",
+        conflicts_with_all = ["traces", "rates", "settings", "nodes", "faults"],
         value_parser = clap::value_parser!(u64).range(1..=1_000_000))]
     pub seeds: u64,
 
