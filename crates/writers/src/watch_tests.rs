@@ -203,8 +203,10 @@ fn whatever_happens_nothing_stale_is_kept() {
     let (root, done) = (site.folder.path().to_owned(), Arc::clone(&ends));
     let writer = thread::spawn(move || {
         let mut random = Random::of(&seed.to_le_bytes());
-        for number in 0..3_000 {
+        for number in 0..600 {
             change(&root, &mut random, number);
+            // So that much is read, and kept, in between.
+            thread::sleep(Duration::from_micros(300));
         }
         done.store(true, Ordering::SeqCst);
     });
