@@ -5,6 +5,7 @@ use crate::admission::{CLASSES_MAX, ClassRule};
 use crate::face::RETRIES_MAX;
 use crate::network::Network;
 use crate::proxy_header::ProxyVersion;
+use crate::purge::{Invalidator, PurgeOptions};
 use crate::rate::RateOptions;
 use crate::sticky::Sticky;
 use crate::upstream::Upstream;
@@ -87,6 +88,8 @@ pub struct SiteOptions {
     pub rate: RateOptions,
     /// How its responses are kept; none: not at all.
     pub cache: Option<Arc<cache::Rules>>,
+    /// Who may tell over HTTP that its data changes; none: such requests are its servers' matter.
+    pub purge: Option<PurgeOptions>,
     /// Which of its requests go first, the most important first; the others form the last class.
     pub admission: Vec<ClassRule>,
     /// What it promises its clients: requests that take longer, from their heads to the ends of
@@ -103,7 +106,7 @@ impl SiteOptions {
         let name = name.to_owned();
         let (tls, proxy_protocol_out, sticky) = (None, None, None);
         let (body_bytes_max, rate) = (1 << 30, RateOptions::default());
-        let (admission, objective, cache) = (Vec::new(), None, None);
+        let (admission, objective, cache, purge) = (Vec::new(), None, None, None);
         Self {
             id,
             name,
@@ -114,6 +117,7 @@ impl SiteOptions {
             sticky,
             rate,
             cache,
+            purge,
             admission,
             objective,
         }
@@ -200,6 +204,8 @@ pub struct Options {
     pub upgrade_idle_ms: u64,
     /// Memory for the responses that the cache keeps, of all sites and threads.
     pub cache_bytes: u64,
+    /// Who carries out what is told over HTTP.
+    pub invalidator: Option<Invalidator>,
     /// The access log, if there is one.
     pub access_log: Option<LogOptions>,
 }
@@ -243,6 +249,7 @@ impl Default for Options {
             upgraded_max: 10_000,
             upgrade_idle_ms: 3_600_000,
             cache_bytes: 256 << 20,
+            invalidator: None,
             access_log: None,
         }
     }

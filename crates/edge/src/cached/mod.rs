@@ -14,10 +14,12 @@ mod ask;
 mod carry;
 mod control;
 mod flights;
+mod proof_tags;
 
 pub(crate) use ask::{Asked, ask};
 pub(crate) use carry::Carried;
 pub use control::{CacheControl, CachePurge, CacheReport, StoredResponse};
+pub use proof_tags::{SITE_TAG, url_tag, without_usual_port};
 
 use crate::attempt::Outgoing;
 use crate::download::{Download, Meter};

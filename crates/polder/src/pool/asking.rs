@@ -215,7 +215,7 @@ impl Handler for ParentHandler {
             Request::Sites(arguments) => parent.sites(&arguments),
             Request::SetSite(arguments) => Parent::ask_set_site(parent, arguments).await,
             Request::Upgrade(arguments) => Parent::ask_upgrade(parent, arguments).await,
-            Request::CachePurge(_) => parent.cache_purge(&request).await,
+            Request::CachePurge(_) | Request::CacheForget(_) => parent.cache_purge(&request).await,
             Request::CacheExplain(_) => parent.cache_explain(&request).await,
             Request::Update(_) => Err(Refusal::new(Code::Refused, "that is asked of an edge")),
             _ => parent.any(&request).await,

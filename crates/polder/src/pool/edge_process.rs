@@ -1,5 +1,6 @@
 //! One edge: its data plane, its dispatcher and its look loop, in a process of its own.
 
+use super::purging::Purger;
 use super::report::Reporter;
 use super::sticky::stickiness;
 use super::{cache, options, places};
@@ -48,6 +49,7 @@ pub(super) struct EdgeControl {
     /// Also while it drains.
     cache: CacheControl,
     reporter: RefCell<Reporter>,
+    purger: Purger,
 }
 
 /// An edge's life: random, not zero.
@@ -71,7 +73,10 @@ impl EdgeControl {
             places::elsewhere(settings, &mut looper)?;
         }
         let looper = Looper::start(dispatch.clone(), options::policy(settings)?, looper)?;
-        let options = options::edge(settings, seat.place, stickiness(settings, &seat.folder)?)?;
+        let purger = Purger::new(&seat.folder);
+        let purging = purger.purging(settings)?;
+        let sticky = stickiness(settings, &seat.folder)?;
+        let options = options::edge(settings, seat.place, sticky, purging)?;
         let edge = Edge::start_on(options, &dispatch, sockets)
             .with_context(|| format!("edge {slot} does not start"))?;
         let listen = edge.addresses().iter().map(ToString::to_string).collect();
@@ -86,6 +91,7 @@ impl EdgeControl {
             closer: edge.closer(),
             edge: RefCell::new(Some(edge)),
             looper: RefCell::new(Some(looper)),
+            purger,
             seat,
         })
     }
@@ -149,7 +155,9 @@ impl EdgeControl {
         let Seat { place, slot, folder, .. } = &self.seat;
         let hash = (settings.pool_hash().0, arguments.version);
         let sticky = stickiness(settings, folder)?;
-        let edge = arguments.is_all.then(|| options::edge(settings, *place, sticky)).transpose()?;
+        let purging = self.purger.purging(settings)?;
+        let edge = || options::edge(settings, *place, sticky, purging);
+        let edge = arguments.is_all.then(edge).transpose()?;
         let dispatch = options::dispatch(settings, *slot, self.incarnation)?;
         let options = options::looper(settings, hash, *slot, self.incarnation, folder);
         let update = Update { policy: options::policy(settings)?, options };
@@ -200,6 +208,9 @@ impl EdgeControl {
             }
             Request::CachePurge(arguments) => {
                 cache::purge(&self.cache, &self.settings.borrow(), arguments)
+            }
+            Request::CacheForget(arguments) => {
+                cache::forget(&self.cache, &self.settings.borrow(), arguments)
             }
             Request::CacheExplain(arguments) => {
                 let edge = self.seat.slot.get().into();

@@ -1,10 +1,11 @@
 //! What is known of each key of the settings file: what it may be, what it is when it is missing,
 //! what it means.
 //!
-//! This, `tables` and `cache_table` are the only places that know; the reader takes ranges and
+//! This, `tables`, `cache_table` and `purge` are the only places that know; the reader takes ranges and
 //! defaults from here, and `docs/settings.md` is checked against it.
 
 pub use super::cache_table::CACHE;
+pub use super::purge::PURGE;
 pub use super::tables::{
     ACCESS_LOG, ADMISSION, CHECK, EDGES, HEALTH, HTTP, NODES, POOL, RATE, REMOTE, SECTIONS, SITES,
     STICKY, TLS,

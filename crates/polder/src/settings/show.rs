@@ -275,6 +275,7 @@ impl Settings {
             "writers_socket": tags.and_then(|tags| tags.socket.as_ref()?.to_str()).map(Value::from),
             "writers_group": tags.and_then(|tags| tags.group.as_deref()).map(Value::from),
             "cache": super::cache::written(&site.cache).map(Value::from),
+            "purge": site.purge.as_ref().map(super::purge::written).map(Value::from),
         }
     }
 
