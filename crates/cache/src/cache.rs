@@ -14,7 +14,7 @@ use crate::key::{Key, KeyRef, Request};
 use crate::moment::UnixMs;
 use crate::options::{Cookies, Limits, Mode, Rules};
 use crate::purge::{Purge, Purges};
-use crate::stats::{Counters, Event, Stats};
+use crate::stats::{Audit, Counters, Event, Stats};
 use crate::status::{CacheStatus, Forward};
 use crate::store::{Store, Variants};
 use crate::{conditional, directives::Directives};
@@ -78,6 +78,15 @@ impl<P> Hit<P> {
     pub fn take_refresh(&mut self) -> Option<Box<Fetch<P>>> {
         self.refresh.take()
     }
+}
+
+/// What an audit asks.
+#[derive(Debug)]
+pub struct Question<P> {
+    /// The request to a server.
+    pub fetch: Box<Fetch<P>>,
+    /// The hit, with which its response is compared.
+    pub entry: Arc<Entry<P>>,
 }
 
 /// One cache, for all sites and threads of an edge.
@@ -171,10 +180,28 @@ impl<P> Cache<P> {
         hit.entry.answer(client(request), status.value(&self.name))
     }
 
-    /// The fetch in the place of a hit whose proof did not hold.
-    pub fn refused(&self, rules: &Rules, request: &Request<'_>, hit: Hit<P>) -> Box<Fetch<P>> {
+    /// What is in the place of a hit whose proof did not hold: a fetch, or nothing for a client
+    /// that wants it from the cache alone.
+    pub fn refused(&self, rules: &Rules, request: &Request<'_>, hit: Hit<P>) -> Lookup<P> {
         self.counters.count(Event::Refused);
-        self.fetch(rules, request, Forward::Miss, Some(hit.entry))
+        if asked(rules, request).only_if_cached {
+            return Lookup::NotCached;
+        }
+        Lookup::Fetch(self.fetch(rules, request, Forward::Miss, Some(hit.entry)))
+    }
+
+    /// The question by which a hit is audited, and what is compared; nothing for a request that
+    /// shows who asks.
+    #[must_use]
+    pub fn audit(&self, rules: &Rules, request: &Request<'_>, hit: &Hit<P>) -> Option<Question<P>> {
+        let fetch = self.fetch(rules, request, Forward::Miss, None);
+        let entry = Arc::clone(&hit.entry);
+        fetch.is_shared().then_some(Question { fetch, entry })
+    }
+
+    /// Counts what an audit has brought.
+    pub fn audited(&self, said: Audit) {
+        self.counters.count(Event::Audited(said));
     }
 
     /// Makes what was stored, or asked for, before now invalid.

@@ -109,6 +109,12 @@ impl<P> Entry<P> {
         self.body.len()
     }
 
+    /// Whether this is its body.
+    #[must_use]
+    pub fn has_body(&self, body: &[u8]) -> bool {
+        *self.body == *body
+    }
+
     /// The fields of requests that it is found by.
     pub fn varies_by(&self) -> impl Iterator<Item = &HeaderName> {
         self.selected.names()

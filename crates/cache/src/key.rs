@@ -181,6 +181,12 @@ impl Key {
         self.site
     }
 
+    /// Its authority in small letters, without a usual port, and behind it the target.
+    #[must_use]
+    pub fn text(&self) -> &str {
+        &self.text
+    }
+
     /// Bytes of its text.
     #[must_use]
     pub fn text_bytes(&self) -> usize {

@@ -8,7 +8,7 @@
 //! cache.lookup(rules, request)
 //!   Bypass    ask a server as the client asked;  head: cache.passed()
 //!   Hit       strict: read the versions now; does hit.proof() hold?
-//!               yes: cache.hit() is the answer      no: cache.refused() is a fetch
+//!               yes: cache.hit() is the answer      no: cache.refused() is mostly a fetch
 //!   NotCached 504
 //!   Fetch     collapse.arrive(fetch.flight())
 //!               (if fetch.is_shared(); else it is alone)
@@ -66,7 +66,7 @@ mod structured;
 pub mod tags;
 mod vary;
 
-pub use cache::{Bypass, Cache, Explained, Hit, Lookup};
+pub use cache::{Bypass, Cache, Explained, Hit, Lookup, Question};
 pub use collapse::{Collapse, CollapseLimits, FlightId, Landing, Role, Ticket, Wake};
 pub use entry::{Answer, Entry};
 pub use fetch::Fetch;
@@ -79,6 +79,6 @@ pub use purge::Purge;
 pub use range::Cut;
 pub use respond::{Deliver, Head, Reply};
 pub use rules::NotStored;
-pub use stats::Stats;
+pub use stats::{Audit, Stats};
 pub use status::{CacheStatus, Forward};
 pub use tags::Tags;

@@ -99,6 +99,9 @@ pub struct Rules {
     pub stale_while_revalidate: bool,
     /// Bodies larger than this are sent on, and not kept.
     pub object_max_bytes: u64,
+    /// Of so many of a million hits in mode `strict` a server is asked too, and what it says is
+    /// compared.
+    pub audit_per_million: u32,
     /// Whether clients see the fields with tags.
     pub tags_to_clients: bool,
 }
@@ -125,6 +128,7 @@ impl Default for Rules {
             stale_while_revalidate: false,
             // Eight such fit into the smallest useful memory tier.
             object_max_bytes: 8 << 20,
+            audit_per_million: 0,
             tags_to_clients: false,
         }
     }

@@ -30,6 +30,18 @@ pub(crate) enum Event {
     StoodIn,
     Refused,
     Purged,
+    Audited(Audit),
+}
+
+/// What asking a server about a hit has brought.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Audit {
+    /// The same response.
+    Same,
+    /// Another one, although its tags held before and after: a change that nobody told.
+    Violation,
+    /// It has changed meanwhile, or no server answered.
+    Nothing,
 }
 
 impl Event {
@@ -45,12 +57,15 @@ impl Event {
             Self::StoodIn => 11,
             Self::Refused => 12,
             Self::Purged => 13,
+            Self::Audited(Audit::Same) => 14,
+            Self::Audited(Audit::Violation) => 15,
+            Self::Audited(Audit::Nothing) => 16,
         }
     }
 }
 
 /// How many counters there are.
-const EVENTS: usize = 14;
+const EVENTS: usize = 17;
 
 #[derive(Debug)]
 #[repr(align(128))]
@@ -94,6 +109,11 @@ impl Counters {
             stood_in: self.sum(Event::StoodIn),
             refused: self.sum(Event::Refused),
             purges: self.sum(Event::Purged),
+            audited: [Audit::Same, Audit::Violation, Audit::Nothing]
+                .map(|said| self.sum(Event::Audited(said)))
+                .iter()
+                .sum(),
+            violations: self.sum(Event::Audited(Audit::Violation)),
             ..Stats::default()
         }
     }
@@ -118,6 +138,10 @@ pub struct Stats {
     pub refused: u64,
     /// Purges.
     pub purges: u64,
+    /// Hits about which a server was asked too.
+    pub audited: u64,
+    /// Of these, those that were proved to be older than they may be.
+    pub violations: u64,
     /// Responses that had to make room.
     pub evicted: u64,
     /// URLs that something is stored for.
@@ -137,6 +161,8 @@ impl Default for Stats {
             stood_in: 0,
             refused: 0,
             purges: 0,
+            audited: 0,
+            violations: 0,
             evicted: 0,
             urls: 0,
             bytes: 0,

@@ -1,7 +1,7 @@
 //! What the requests of one thread share.
 
 use crate::access_log::LogQueue;
-use crate::cached::{Cached, Caching};
+use crate::cached::{Cached, Caching, FarLinks};
 use crate::face::Dispatcher;
 use crate::forward::Forwarder;
 use crate::hosts::SiteMap;
@@ -55,6 +55,10 @@ pub(crate) struct Core<D> {
     pub(crate) log: Option<Rc<LogQueue>>,
     pub(crate) chance: Rc<Chance>,
     pub(crate) tunnels: Rc<Tunnels>,
+    /// To version tables on other machines.
+    pub(crate) far: Rc<FarLinks>,
+    /// Held once by each audit of a hit that is under way.
+    pub(crate) audits: Rc<()>,
     pub(crate) server: http1::Builder,
     /// No new connection, and each answer ends its connection.
     pub(crate) draining: Rc<Cell<bool>>,

@@ -58,6 +58,7 @@ mod serve;
 mod spare;
 mod sticky;
 mod stream;
+mod sys;
 mod tls;
 #[cfg(test)]
 mod told_fuzz_tests;
@@ -71,7 +72,7 @@ pub use access_log::{LogFormat, LogOptions, LogTarget};
 pub use admission::{CLASSES_MAX, ClassRule, HeaderRule, LAST_CLASS};
 pub use answer::{REASON_HEADER, Reason, Source};
 pub use cached::{CacheControl, CachePurge, CacheReport, StoredResponse};
-pub use cached::{SITE_TAG, url_tag, without_usual_port};
+pub use cached::{FarVersions, SITE_TAG, Versions, url_tag};
 pub use edge::{Closer, Edge, MetricsReader, StartError};
 pub use face::{Ask, Dispatcher, Permit, RETRIES_MAX, Rank, Refusal, Stick, Verdict};
 pub use listen::Listening;

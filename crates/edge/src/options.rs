@@ -2,6 +2,7 @@
 
 use crate::access_log::LogOptions;
 use crate::admission::{CLASSES_MAX, ClassRule};
+use crate::cached::Versions;
 use crate::face::RETRIES_MAX;
 use crate::network::Network;
 use crate::proxy_header::ProxyVersion;
@@ -90,6 +91,8 @@ pub struct SiteOptions {
     pub cache: Option<Arc<cache::Rules>>,
     /// Who may tell over HTTP that its data changes; none: such requests are its servers' matter.
     pub purge: Option<PurgeOptions>,
+    /// What proves its responses in mode `strict`; without it there are no hits in that mode.
+    pub versions: Option<Versions>,
     /// Which of its requests go first, the most important first; the others form the last class.
     pub admission: Vec<ClassRule>,
     /// What it promises its clients: requests that take longer, from their heads to the ends of
@@ -106,7 +109,8 @@ impl SiteOptions {
         let name = name.to_owned();
         let (tls, proxy_protocol_out, sticky) = (None, None, None);
         let (body_bytes_max, rate) = (1 << 30, RateOptions::default());
-        let (admission, objective, cache, purge) = (Vec::new(), None, None, None);
+        let (admission, objective, cache) = (Vec::new(), None, None);
+        let (purge, versions) = (None, None);
         Self {
             id,
             name,
@@ -118,6 +122,7 @@ impl SiteOptions {
             rate,
             cache,
             purge,
+            versions,
             admission,
             objective,
         }

@@ -4,9 +4,11 @@
 
 mod common;
 
+use cache::KeyRef;
 use common::client::{Answer, Connection};
 use common::pool::{Pool, Recipe, Servers};
 use common::{eventually, process};
+use pool_model::SiteId;
 use remote_memory::shm::{self, Attachment};
 use rustix::process::Signal;
 use shared_state::versions::{Filled, VersionTable};
@@ -296,7 +298,8 @@ fn tags_and_urls_are_updated_in_the_version_table() {
     let (_origin, pool) = pool(&[("red", site)]);
     wait_told(&pool);
     let (table, _attachment) = table(&pool, "red");
-    let url = edge::url_tag("red.test", "/page?a");
+    let url = KeyRef::of_url(SiteId::MIN, "http://red.test/page?a").unwrap().to_key();
+    let url = edge::url_tag(&url);
     let tags: [&[u8]; 4] = [b"a", b"b", &url, edge::SITE_TAG];
     for (lines, updated) in [
         ("PURGE /\nxkey: a", [true, false, false, false]),

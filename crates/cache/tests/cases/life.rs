@@ -382,7 +382,10 @@ fn who_waits_is_given_nothing_that_an_update_before_its_arrival_made_old() {
         Lookup::Hit(hit) => {
             assert_eq!(hit.proof(), Some(&crate::world::Version(1)), "the version before");
             // The tag was updated since, so it does not hold.
-            world.cache.refused(&world.rules, request, hit)
+            match world.cache.refused(&world.rules, request, hit) {
+                Lookup::Fetch(fetch) => fetch,
+                other => panic!("{other:?}"),
+            }
         }
         other => panic!("{other:?}"),
     };

@@ -131,15 +131,17 @@ impl World {
     pub(crate) fn send(&mut self, method: &Method, path: &str, headers: &HeaderMap) -> Answer {
         let request = request(method, path, headers, self.now);
         self.stored = None;
-        let mut fetch = match self.cache.lookup(&self.rules, &request) {
+        let mut lookup = self.cache.lookup(&self.rules, &request);
+        if let Lookup::Hit(hit) = lookup {
+            if hit.proof().is_none_or(|proof| proof.0 == self.version) {
+                return self.cache.hit(&self.rules, &request, &hit);
+            }
+            lookup = self.cache.refused(&self.rules, &request, hit);
+        }
+        let mut fetch = match lookup {
             Lookup::Bypass(why) => return self.bypass(&request, why),
             Lookup::NotCached => return error(504),
-            Lookup::Hit(hit) => {
-                if hit.proof().is_none_or(|proof| proof.0 == self.version) {
-                    return self.cache.hit(&self.rules, &request, &hit);
-                }
-                self.cache.refused(&self.rules, &request, hit)
-            }
+            Lookup::Hit(_) => unreachable!("what is refused is no hit"),
             Lookup::Fetch(fetch) => fetch,
         };
         loop {

@@ -2,7 +2,7 @@
 
 use super::carry::{Carried, Carrier};
 use super::flights::{Arrived, Lead, Told};
-use super::{Caching, Proof, answered, now};
+use super::{Caching, Proof, answered, audit, now};
 use crate::answer::Reason;
 use crate::attempt::Outgoing;
 use crate::download::{Download, Flight, Meter};
@@ -11,7 +11,7 @@ use crate::head::{Framing, Head as RequestHead};
 use crate::serve::{Refused, Want, end_connection, forward, head_of, judge, refuse, set_cookie};
 use crate::wire::Client;
 use cache::{
-    Answer, Bypass, Deliver, Fetch, Fill, Forward, Head, Landing, Lookup, NotStored, Reply,
+    Answer, Bypass, Deliver, Fetch, Fill, Forward, Head, Landing, Lookup, NotStored, Reply, Tags,
 };
 use http::{Request, Response, response};
 use std::rc::Rc;
@@ -99,9 +99,15 @@ pub(crate) async fn ask<D: Dispatcher>(
                 land(turn.lead, Landing::NotStored);
                 return Asked::Response(Box::new(refuse(meter, Reason::NotCached.into(), false)));
             }
+            // It may have waited, or come from a lead: the tags must hold now.
+            Lookup::Hit(hit) if !caching.holds(&core.far, &hit).await => {
+                lookup = caching.cached.cache.refused(&caching.rules, &request, hit);
+                continue;
+            }
             Lookup::Hit(hit) => {
                 land(turn.lead, Landing::Stored);
                 meter.set_cache(if waited { "collapsed" } else { "hit" });
+                audit::sample(caching, &meter, outgoing, &request, &hit);
                 let answer = caching.cached.cache.hit(&caching.rules, &request, &hit);
                 return Asked::Response(Box::new(answered(meter, answer)));
             }
@@ -142,6 +148,8 @@ async fn question<D: Dispatcher>(
 ) -> Outcome<D> {
     let (cache, rules) = (&caching.cached.cache, &*caching.rules);
     for _ in 0..QUESTIONS_MAX {
+        // Before the server is asked: an update from now on voids what it says.
+        let (filled, key) = (caching.fill(&meter.core.far).await, fetch.key().clone());
         outgoing.parts.headers.clone_from(fetch.headers());
         let (mut parts, mut flight) = match forward(meter, outgoing, want).await {
             Ok(answer) => answer,
@@ -154,7 +162,8 @@ async fn question<D: Dispatcher>(
         judge(&mut flight, parts.status);
         let headers = std::mem::take(&mut parts.headers);
         let head = Head { status: parts.status, headers };
-        match cache.respond(rules, fetch, head, now(), |_| None) {
+        let prove = |tags: &Tags| caching.prove(filled, &key, tags);
+        match cache.respond(rules, fetch, head, now(), prove) {
             Reply::Again(again) => {
                 flight.leave(&meter.core);
                 fetch = again;
@@ -242,7 +251,7 @@ pub(super) fn refresh<D: Dispatcher>(
 }
 
 /// A request to the same place, without fields.
-fn alike(outgoing: &Outgoing) -> Outgoing {
+pub(super) fn alike(outgoing: &Outgoing) -> Outgoing {
     let (mut parts, ()) = Request::new(()).into_parts();
     parts.method.clone_from(&outgoing.parts.method);
     parts.uri.clone_from(&outgoing.parts.uri);

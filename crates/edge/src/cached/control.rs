@@ -1,6 +1,6 @@
 //! The cache of an edge for those who look at it and purge it, from any thread.
 
-use super::Cached;
+use super::{Cached, Versions};
 use crate::core::Shared;
 use crate::hosts::host_of;
 use cache::{KeyRef, Purge, Stats};
@@ -43,6 +43,8 @@ pub struct StoredResponse {
     pub ttl_s: i64,
     /// Whether it was purged, and is only still there.
     pub purged: bool,
+    /// Whether its tags hold now, in mode `strict` and where that can be told at once.
+    pub holds: Option<bool>,
     /// Bytes of its body.
     pub body_bytes: u64,
     /// The fields of requests that it is found by.
@@ -76,6 +78,12 @@ impl CacheControl {
         let shared = self.lock().clone()?;
         let found = shared.sites.find(host_of(url.authority()?.as_str().as_bytes())?);
         Some(shared.options.sites[found?.0].id)
+    }
+
+    fn versions(&self, site: SiteId) -> Option<Versions> {
+        let shared = self.lock().clone()?;
+        let mut sites = shared.options.sites.iter();
+        sites.find(|options| options.id == site)?.versions.clone()
     }
 
     /// Sites with a cache.
@@ -119,7 +127,7 @@ impl CacheControl {
     pub fn explain(&self, site: SiteId, url: &str) -> Option<Vec<StoredResponse>> {
         let key = KeyRef::of_url(site, url)?;
         let Some(cached) = self.get() else { return Some(Vec::new()) };
-        let now = super::now();
+        let (now, versions) = (super::now(), self.versions(site));
         let told = cached.cache.explain(&key).into_iter().map(|one| {
             let (entry, freshness) = (&one.entry, one.entry.freshness());
             let tag = |tag: &[u8]| String::from_utf8_lossy(tag).into_owned();
@@ -128,6 +136,7 @@ impl CacheControl {
                 age_s: freshness.age_ms(now) / 1_000,
                 ttl_s: freshness.ttl_s(now),
                 purged: one.purged,
+                holds: entry.proof().and_then(|proof| versions.as_ref()?.holds_now(proof)),
                 body_bytes: entry.body_bytes() as u64,
                 varies_by: entry.varies_by().map(ToString::to_string).collect(),
                 tags: entry.tags().iter().map(tag).collect(),

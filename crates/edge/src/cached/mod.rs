@@ -1,7 +1,7 @@
 //! Requests of sites with a cache: answered from it, or by a server whose response may be kept.
 //!
 //! ```text
-//! look_up ─┬─ hit ────────────────────────────────► answer     (no dispatcher, no box, no wait)
+//! look_up ─┬─ hit, and in mode strict its proof holds ─► answer (no dispatcher, no box, no wait)
 //!          ├─ bypass ─► as without a cache, the head through `Cache::passed`
 //!          └─ ask ─┬─ waits for another request's response, then looks up again
 //!                  └─ a server ─► Cache::respond ─┬─► answer (revalidated, or standing in)
@@ -11,29 +11,35 @@
 //! A site without a cache costs one comparison.
 
 mod ask;
+mod audit;
 mod carry;
 mod control;
+mod far;
 mod flights;
-mod proof_tags;
+mod versions;
 
 pub(crate) use ask::{Asked, ask};
 pub(crate) use carry::Carried;
 pub use control::{CacheControl, CachePurge, CacheReport, StoredResponse};
-pub use proof_tags::{SITE_TAG, url_tag, without_usual_port};
+pub(crate) use far::FarLinks;
+pub use far::FarVersions;
+pub use versions::{SITE_TAG, Versions, url_tag};
 
 use crate::attempt::Outgoing;
 use crate::download::{Download, Meter};
 use crate::face::Dispatcher;
 use crate::options::{Options, SiteOptions};
 use crate::serve::{end_connection, head_of};
-use cache::{Answer, Bypass, Cache, Forward, Head, Limits, Lookup, Mode, Request, Rules, Scheme};
-use cache::{Purge, UnixMs};
+use cache::{Answer, Bypass, Cache, Forward, Head, Hit, Key, Limits, Lookup, Mode, Request, Rules};
+use cache::{Purge, Scheme, Tags, UnixMs};
 use flights::Flights;
 use http::{Response, response};
 use pool_model::SiteId;
+use shared_state::versions::Filled;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
+pub(crate) use versions::Proof;
 
 /// Bytes for each response that the table of keys is made for: a small page. The table grows by
 /// itself where there are more.
@@ -41,10 +47,6 @@ const ENTRY_BYTES_EXPECTED: u64 = 16 * 1024;
 
 /// Most that it is made for from the start: its memory is taken at once.
 const ENTRIES_EXPECTED_MAX: u64 = 32 * 1024;
-
-/// What proves an entry of mode `strict`, in which no site can be yet.
-#[derive(Debug)]
-pub(crate) enum Proof {}
 
 /// The cache of an edge, and who waits for what.
 #[derive(Debug)]
@@ -66,6 +68,8 @@ pub(crate) struct Caching {
     pub(crate) cached: Arc<Cached>,
     pub(crate) rules: Arc<Rules>,
     site: SiteId,
+    /// In mode `strict`.
+    versions: Option<Versions>,
 }
 
 /// Whether a site's responses are kept.
@@ -94,7 +98,9 @@ pub(crate) fn cached(options: &Options, before: Option<&Arc<Cached>>) -> Option<
 pub(crate) fn caching(options: &Options, cached: Option<&Arc<Cached>>) -> Vec<Option<Caching>> {
     let of = |site: &SiteOptions| {
         let (rules, cached) = (site.cache.as_ref().filter(|_| is_on(site))?, cached?);
-        Some(Caching { cached: Arc::clone(cached), rules: Arc::clone(rules), site: site.id })
+        let versions = site.versions.clone().filter(|_| rules.mode == Mode::Strict);
+        let (cached, rules) = (Arc::clone(cached), Arc::clone(rules));
+        Some(Caching { cached, rules, site: site.id, versions })
     };
     options.sites.iter().map(of).collect()
 }
@@ -140,16 +146,10 @@ pub(crate) fn look_up<D: Dispatcher>(meter: &mut Meter<D>, outgoing: &Outgoing) 
         return Looked::Bypass(Bypass { why: Forward::Request });
     };
     match caching.cached.cache.lookup(&caching.rules, &request) {
-        Lookup::Hit(mut hit) => match hit.take_refresh() {
-            None => {
-                meter.set_cache("hit");
-                Looked::Hit(caching.cached.cache.hit(&caching.rules, &request, &hit))
-            }
-            Some(fetch) => {
-                meter.set_cache("stale");
-                ask::refresh(caching, meter, outgoing, fetch);
-                Looked::Hit(caching.cached.cache.hit(&caching.rules, &request, &hit))
-            }
+        Lookup::Hit(hit) => match caching.holds_now(&hit) {
+            Some(true) => Looked::Hit(answer(caching, meter, outgoing, &request, hit)),
+            Some(false) => Looked::Ask(caching.cached.cache.refused(&caching.rules, &request, hit)),
+            None => Looked::Ask(Lookup::Hit(hit)),
         },
         Lookup::Bypass(bypass) => {
             meter.set_cache(bypass.why.token());
@@ -159,7 +159,50 @@ pub(crate) fn look_up<D: Dispatcher>(meter: &mut Meter<D>, outgoing: &Outgoing) 
     }
 }
 
+fn answer<D: Dispatcher>(
+    caching: &Caching,
+    meter: &mut Meter<D>,
+    outgoing: &Outgoing,
+    request: &Request<'_>,
+    mut hit: Hit<Proof>,
+) -> Answer {
+    match hit.take_refresh() {
+        None => meter.set_cache("hit"),
+        Some(fetch) => {
+            meter.set_cache("stale");
+            ask::refresh(caching, meter, outgoing, fetch);
+        }
+    }
+    audit::sample(caching, meter, outgoing, request, &hit);
+    caching.cached.cache.hit(&caching.rules, request, &hit)
+}
+
 impl Caching {
+    /// Whether a hit is one, as far as that can be told at once.
+    fn holds_now(&self, hit: &Hit<Proof>) -> Option<bool> {
+        let Some(proof) = hit.proof() else { return Some(true) };
+        self.versions.as_ref().map_or(Some(false), |versions| versions.holds_now(proof))
+    }
+
+    /// Whether a hit is one.
+    async fn holds(&self, far: &FarLinks, hit: &Hit<Proof>) -> bool {
+        match (hit.proof(), &self.versions) {
+            (None, _) => true,
+            (Some(proof), Some(versions)) => versions.holds(far, proof).await,
+            (Some(_), None) => false,
+        }
+    }
+
+    /// What a response will be proved by; awaited before its server is asked.
+    async fn fill(&self, far: &FarLinks) -> Option<Filled> {
+        self.versions.as_ref()?.fill(far).await
+    }
+
+    /// The proof of a response with these tags, if what was read before allows one.
+    fn prove(&self, filled: Option<Filled>, key: &Key, tags: &Tags) -> Option<Proof> {
+        Some(Proof::new(self.versions.as_ref()?.bits(), filled?, key, tags))
+    }
+
     /// The request as the cache sees it; none if its host is no text.
     fn request<'a>(&self, outgoing: &'a Outgoing) -> Option<Request<'a>> {
         let is_tls = outgoing.caller.secured.is_some();

@@ -75,9 +75,10 @@ fn explained(told: &CacheExplained) -> String {
 }
 
 fn line(stored: &CacheStored) -> String {
-    let CacheStored { status, age_s, ttl_s, purged, body_bytes, varies_by, tags } = stored;
+    let CacheStored { status, age_s, ttl_s, purged, holds, body_bytes, varies_by, tags } = stored;
     let state = match (purged, *ttl_s) {
         (true, _) => "purged".to_owned(),
+        (false, _) if *holds == Some(false) => "a tag has changed".to_owned(),
         (false, left @ 1..) => format!("fresh for {left} s"),
         (false, left) => format!("stale for {} s", left.unsigned_abs()),
     };
@@ -101,6 +102,7 @@ mod tests {
             age_s: 3,
             ttl_s: 57,
             purged: false,
+            holds: None,
             body_bytes: 1_024,
             varies_by: vec!["accept-language".into()],
             tags: vec!["t1".into(), "t2".into()],
@@ -111,6 +113,8 @@ mod tests {
         );
         (stored.ttl_s, stored.varies_by, stored.tags) = (-2, Vec::new(), Vec::new());
         assert_eq!(line(&stored), "200, 1024 bytes, 3 s old, stale for 2 s");
+        stored.holds = Some(false);
+        assert_eq!(line(&stored), "200, 1024 bytes, 3 s old, a tag has changed");
         stored.purged = true;
         assert_eq!(line(&stored), "200, 1024 bytes, 3 s old, purged");
     }

@@ -71,6 +71,9 @@ pub struct CacheStored {
     pub ttl_s: i64,
     /// Whether it was purged, and is only still there.
     pub purged: bool,
+    /// Whether its tags hold now, in mode `strict` and where that can be told at once.
+    #[serde(default)]
+    pub holds: Option<bool>,
     /// Bytes of its body.
     pub body_bytes: u64,
     /// The fields of requests that it is found by.

@@ -395,6 +395,21 @@ const FAMILIES: &[Family] = &[
         "Stale responses that stood in for a failed server.",
         caches!(cache => cache.stood_in as f64),
     ),
+    counter(
+        "polder_cache_refused_hits",
+        "Fresh responses that were no hit, because their tags had changed.",
+        caches!(cache => cache.refused as f64),
+    ),
+    counter(
+        "polder_cache_audits",
+        "Hits about which a server was asked too.",
+        caches!(cache => cache.audited as f64),
+    ),
+    counter(
+        "polder_cache_audit_violations",
+        "Hits that were proved to be older than they may be: a change was not told.",
+        caches!(cache => cache.violations as f64),
+    ),
     counter("polder_cache_purges", "Purges.", caches!(cache => cache.purges as f64)),
     counter(
         "polder_cache_evictions",

@@ -1,6 +1,7 @@
 //! `polder cache`: the parent asks all edges, each of which has a cache of its own.
 
 use super::asking::{EDGE_PATIENCE, ask_all};
+use super::options::tell_socket;
 use super::parent::Parent;
 use crate::control::{
     AskError, CacheExplainArguments, CacheExplained, CacheForgetArguments, CachePurgeArguments,
@@ -9,11 +10,24 @@ use crate::control::{
 use crate::settings::{Settings, cache_mode_name};
 use edge::{CacheControl, CachePurge};
 use pool_model::SiteId;
+use writers::Client;
 
 impl Parent {
+    /// Has all edges forget, and the version tables.
+    pub(super) async fn cache_purge(
+        &self,
+        request: &Request,
+        arguments: &CachePurgeArguments,
+    ) -> Result<Response, Refusal> {
+        if let Some(tag) = &arguments.tag {
+            self.invalidate(arguments.site.as_deref(), tag).await?;
+        }
+        self.edges_forget(request).await
+    }
+
     /// Has all edges forget; those that leave still answer clients, and one that is about to take
     /// another's place answers some already, so they count too.
-    pub(super) async fn cache_purge(&self, request: &Request) -> Result<Response, Refusal> {
+    pub(super) async fn edges_forget(&self, request: &Request) -> Result<Response, Refusal> {
         let mut edges = self.serving();
         edges.extend(self.still_leaving());
         edges.extend(self.coming.borrow().clone());
@@ -35,6 +49,27 @@ impl Parent {
             }
         }
         told.ok_or_else(|| Refusal::new(Code::Timeout, "no edge answers; see its log"))
+    }
+
+    /// Responses of mode `strict` are proved by the version tables of their sites, so that a tag is
+    /// forgotten there.
+    async fn invalidate(&self, site: Option<&str>, tag: &str) -> Result<(), Refusal> {
+        let sites = self.tables.borrow().iter().map(|table| table.site().to_owned()).collect();
+        let sites: Vec<String> = sites;
+        for name in sites.into_iter().filter(|name| site.is_none_or(|site| site == name)) {
+            let (socket, tag) = (tell_socket(self.folder.path(), &name), tag.to_owned());
+            let told = tokio::task::spawn_blocking(move || {
+                Client::connect(&socket, EDGE_PATIENCE)?.invalidate(&[tag])
+            });
+            let why = match told.await {
+                Ok(Ok(())) => continue,
+                Ok(Err(error)) => error.to_string(),
+                Err(error) => error.to_string(),
+            };
+            let text = format!("the version table of site {name} was not told: {why}");
+            return Err(Refusal::new(Code::Timeout, text));
+        }
+        Ok(())
     }
 
     /// What each edge holds for a URL.
@@ -145,6 +180,7 @@ pub(super) fn explain(
         age_s: one.age_s,
         ttl_s: one.ttl_s,
         purged: one.purged,
+        holds: one.holds,
         body_bytes: one.body_bytes,
         varies_by: one.varies_by,
         tags: one.tags,

@@ -3,12 +3,12 @@
 use super::purging::Purger;
 use super::report::Reporter;
 use super::sticky::stickiness;
-use super::{cache, options, places};
+use super::{cache, options, places, versions};
 use crate::control::{Code, Refusal, Request, Response, UpdateArguments};
 use crate::settings::{self, Settings};
 use anyhow::Context as _;
 use edge::dispatch::{Dispatch, DispatchOptions};
-use edge::{CacheControl, Closer, Edge, Listening, MetricsReader};
+use edge::{CacheControl, Closer, Edge, Listening, MetricsReader, Versions};
 use moves::looper::{Answer, Command, Commander, LoopStatus, Looper, LooperHandle, Update};
 use moves::{Ending, MoveRecord};
 use pool_model::{EdgeId, NodeId, SiteId};
@@ -48,6 +48,8 @@ pub(super) struct EdgeControl {
     counters: MetricsReader,
     /// Also while it drains.
     cache: CacheControl,
+    /// Of each site, those that have a version table: they stay for the pool's life.
+    versions: Vec<Option<Versions>>,
     reporter: RefCell<Reporter>,
     purger: Purger,
 }
@@ -73,10 +75,11 @@ impl EdgeControl {
             places::elsewhere(settings, &mut looper)?;
         }
         let looper = Looper::start(dispatch.clone(), options::policy(settings)?, looper)?;
+        let versions = versions::attach(settings, &seat.folder)?;
         let purger = Purger::new(&seat.folder);
         let purging = purger.purging(settings)?;
         let sticky = stickiness(settings, &seat.folder)?;
-        let options = options::edge(settings, seat.place, sticky, purging)?;
+        let options = options::edge(settings, seat.place, sticky, &versions, purging)?;
         let edge = Edge::start_on(options, &dispatch, sockets)
             .with_context(|| format!("edge {slot} does not start"))?;
         let listen = edge.addresses().iter().map(ToString::to_string).collect();
@@ -92,6 +95,7 @@ impl EdgeControl {
             edge: RefCell::new(Some(edge)),
             looper: RefCell::new(Some(looper)),
             purger,
+            versions,
             seat,
         })
     }
@@ -156,7 +160,7 @@ impl EdgeControl {
         let hash = (settings.pool_hash().0, arguments.version);
         let sticky = stickiness(settings, folder)?;
         let purging = self.purger.purging(settings)?;
-        let edge = || options::edge(settings, *place, sticky, purging);
+        let edge = || options::edge(settings, *place, sticky, &self.versions, purging);
         let edge = arguments.is_all.then(edge).transpose()?;
         let dispatch = options::dispatch(settings, *slot, self.incarnation)?;
         let options = options::looper(settings, hash, *slot, self.incarnation, folder);

@@ -33,6 +33,7 @@ mod sticky;
 mod tables;
 pub mod up;
 mod upgrade;
+mod versions;
 mod writers_process;
 
 pub(crate) use options::{policy, tell_socket};

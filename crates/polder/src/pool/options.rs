@@ -87,6 +87,7 @@ pub(super) fn edge(
     settings: &Settings,
     place: usize,
     stickiness: Vec<Option<edge::Sticky>>,
+    versions: &[Option<edge::Versions>],
     purging: Purging,
 ) -> Result<edge::Options, IdOutOfRange> {
     let http = &settings.http;
@@ -106,6 +107,7 @@ pub(super) fn edge(
             admission: site.admission.clone(),
             purge,
             cache: (site.cache.mode != cache::Mode::Off).then(|| Arc::clone(&site.cache)),
+            versions: versions.get(index).cloned().flatten(),
             objective: site.terms.objective.map(|told| Duration::from_micros(told.p99_us.into())),
         });
     }

@@ -15,8 +15,9 @@ use crate::control::{self, CacheForgetArguments, Request};
 use crate::runtime_dir::CONTROL_SOCKET;
 use crate::settings::{Purge, Settings};
 use anyhow::{Context as _, bail};
+use cache::KeyRef;
 use edge::{Invalidated, Invalidation, Invalidations, Invalidator, PurgeOptions, PurgeToken};
-use edge::{SITE_TAG, invalidations, url_tag, without_usual_port};
+use edge::{SITE_TAG, invalidations, url_tag};
 use pool_model::SiteId;
 use std::cell::OnceCell;
 use std::collections::HashMap;
@@ -138,7 +139,7 @@ impl Carrier {
     fn carry_out(&mut self, told: &Invalidation) -> Result<(), &'static str> {
         let Way { name, table } = self.ways[told.site.index()].clone();
         if let Some(socket) = table
-            && let Err(error) = self.tell_table(told.site, &socket, &tags_of(&told.what))
+            && let Err(error) = self.tell_table(told.site, &socket, &tags_of(told.site, &told.what))
         {
             tracing::warn!(site = name, %error, "a purge is not carried out");
             return Err("the site's version table can't be told; try again soon");
@@ -177,12 +178,26 @@ impl Carrier {
 }
 
 /// What is updated in the version table.
-fn tags_of(what: &Invalidated) -> Vec<Vec<u8>> {
+fn tags_of(site: SiteId, what: &Invalidated) -> Vec<Vec<u8>> {
     match what {
         Invalidated::Everything => vec![SITE_TAG.to_vec()],
-        Invalidated::Url { authority, path_and_query } => vec![url_tag(authority, path_and_query)],
+        Invalidated::Url { authority, path_and_query } => {
+            let urls = urls_of(authority, path_and_query);
+            let keys = urls.iter().filter_map(|url| KeyRef::of_url(site, url));
+            let mut tags: Vec<_> = keys.map(|key| url_tag(&key.to_key())).collect();
+            tags.dedup();
+            tags
+        }
         Invalidated::Tags(tags) => tags.iter().map(|tag| tag.clone().into_bytes()).collect(),
     }
+}
+
+/// A URL over TLS and without. The port that one of them leaves out says nothing of how visitors
+/// come: whoever tells may come otherwise.
+fn urls_of(authority: &str, path_and_query: &str) -> [String; 2] {
+    let usual = [":80", ":443"].iter().find_map(|port| authority.strip_suffix(port));
+    let authority = usual.unwrap_or(authority);
+    ["http", "https"].map(|scheme| format!("{scheme}://{authority}{path_and_query}"))
 }
 
 /// What the parent is asked for.
@@ -191,9 +206,7 @@ fn request(site: &str, what: &Invalidated) -> Request {
     match what {
         Invalidated::Everything => arguments.all = true,
         Invalidated::Url { authority, path_and_query } => {
-            let authority = without_usual_port(authority);
-            let url = |scheme: &str| format!("{scheme}://{authority}{path_and_query}");
-            arguments.urls = vec![url("http"), url("https")];
+            arguments.urls = urls_of(authority, path_and_query).into();
         }
         Invalidated::Tags(tags) => arguments.tags.clone_from(tags),
     }
@@ -247,9 +260,12 @@ mod tests {
             authority: "Shop.test:80".to_owned(),
             path_and_query: "/a?b".to_owned(),
         };
-        assert_eq!(tags_of(&url), [b"polder:url:shop.test/a?b"]);
+        assert_eq!(tags_of(SiteId::MIN, &url), [b"polder:url:shop.test/a?b"]);
         let Request::CacheForget(arguments) = request("shop", &url) else { panic!("{url:?}") };
         assert_eq!(arguments.urls, ["http://Shop.test/a?b", "https://Shop.test/a?b"]);
-        assert_eq!(tags_of(&Invalidated::Everything), [SITE_TAG]);
+        assert_eq!(tags_of(SiteId::MIN, &Invalidated::Everything), [SITE_TAG]);
+        let path_and_query = "/".to_owned();
+        let other = Invalidated::Url { authority: "shop.test:8080".to_owned(), path_and_query };
+        assert_eq!(tags_of(SiteId::MIN, &other), [b"polder:url:shop.test:8080/"]);
     }
 }

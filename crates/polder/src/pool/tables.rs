@@ -148,6 +148,11 @@ impl Table {
         Ok(Some(Self { site: site.name.clone(), region, table, _server: server }))
     }
 
+    /// Whose it is.
+    pub(super) fn site(&self) -> &str {
+        &self.site
+    }
+
     /// Whether nothing is known to be undecided; else the next run is told.
     fn is_settled(&self) -> bool {
         self.table.fill().is_some() && self.table.undecided().is_empty()
@@ -189,7 +194,8 @@ impl Table {
     }
 }
 
-fn label(site: &str) -> String {
+/// What the region of a site's table is called.
+pub(super) fn label(site: &str) -> String {
     format!("tags-{site}")
 }
 

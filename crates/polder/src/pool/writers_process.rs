@@ -8,9 +8,12 @@ use super::options::{tags_socket, tell_socket};
 use super::tables::{Mark, own_regions};
 use crate::settings::{Settings, Tags};
 use anyhow::{Context as _, bail};
+use remote_memory::Access;
 use remote_memory::shm::{self, Attachment};
+use remote_memory::tcp::{Responder, ResponderSettings};
 use shared_state::versions::VersionTable;
 use std::fs;
+use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 use tokio::signal::unix::{SignalKind, signal};
@@ -36,7 +39,8 @@ pub(super) fn run(settings: &Settings, folder: &Path, parent: u32) -> anyhow::Re
         let mut leaves = signal(SignalKind::hangup())?;
         let mut serving = tokio::task::JoinSet::new();
         for (site, tags) in sites {
-            serving.spawn_local(site_desk(site.to_owned(), tags.clone(), folder.to_owned()));
+            let tags = (tags.clone(), far(settings, tags)?);
+            serving.spawn_local(site_desk(site.to_owned(), tags, folder.to_owned()));
         }
         tokio::select! {
             () = ends.wait() => Ok(()),
@@ -50,11 +54,16 @@ pub(super) fn run(settings: &Settings, folder: &Path, parent: u32) -> anyhow::Re
 }
 
 /// One site's desk and its doors. Ends only with an error.
-async fn site_desk(site: String, tags: Tags, folder: PathBuf) -> anyhow::Result<()> {
+async fn site_desk(
+    site: String,
+    (tags, far): (Tags, Option<Far>),
+    folder: PathBuf,
+) -> anyhow::Result<()> {
     let attachment = shm::attach(tags_socket(&folder, &site), ATTACH_WITHIN)
         .with_context(|| format!("the version table of site {site}"))?;
     let table = VersionTable::open(attachment.region())?;
     until_lost_is_gone(&site, &folder, &attachment).await?;
+    let _responder = serve_far(&site, far, &attachment)?;
     let mut doors = vec![Door::open(&tell_socket(&folder, &site), Who::Owner)?];
     if let Some(path) = &tags.socket {
         let group = tags.group.as_deref().map(group_number).transpose()?;
@@ -64,6 +73,31 @@ async fn site_desk(site: String, tags: Tags, folder: PathBuf) -> anyhow::Result<
     tracing::info!("site {site}: writers are answered");
     writers::serve(Desk::new(table, name), doors).await;
     Ok(())
+}
+
+/// Where edges on other machines read a table, and how that is protected.
+type Far = (SocketAddr, ResponderSettings);
+
+fn far(settings: &Settings, tags: &Tags) -> anyhow::Result<Option<Far>> {
+    let Some(address) = tags.listen else { return Ok(None) };
+    let remote = &settings.remote;
+    let security = remote.security(address).context("the pool's key cannot be used")?;
+    Ok(Some((address, ResponderSettings { security, real_time: remote.realtime })))
+}
+
+/// Serves the table, for reading alone, until what comes back is dropped.
+fn serve_far(
+    site: &str,
+    far: Option<Far>,
+    attachment: &Attachment,
+) -> anyhow::Result<Option<Responder>> {
+    let Some((address, settings)) = far else { return Ok(None) };
+    let bound = Responder::bind(address, settings);
+    let responder = bound.with_context(|| format!("`tags_listen` of site {site}"))?;
+    responder.serve(attachment.region(), Access::ReadOnly)?;
+    let scheduled = responder.priority();
+    tracing::info!(site, %address, %scheduled, "version table served");
+    Ok(Some(responder))
 }
 
 /// Waits until nobody reads the table of an earlier run any more: an update that began in the new

@@ -4,22 +4,25 @@ use super::problem::Findings;
 use super::reader::{At, Table, shown};
 use super::schema::CACHE;
 use super::traffic::inner;
-use cache::{Cookies, Mode, Rules, Unkeyed};
+use cache::{Cookies, Mode, Rules, Source, Unkeyed};
 use http::HeaderName;
 use toml::Value;
 
 /// Most fields of a list: each is compared with those of every request that may be a hit.
 const FIELDS_MAX: usize = 32;
 
+/// In the order of the schema.
+const SOURCES: [Source; 3] = [Source::Acknowledged, Source::Linearizable, Source::Bounded];
+
 /// Reads the table.
 pub(super) fn cache<'a>(site: &Table<'a>, findings: &'a Findings) -> Rules {
     let usual = Rules::default();
     let Some(table) = inner(site, &CACHE, findings) else { return usual };
     let mode = table.choice("mode", &[Mode::Off, Mode::Http, Mode::Strict]);
-    if mode == Mode::Strict {
+    if mode == Mode::Strict && site.get("tags").is_none() {
         let span = table.get("mode").map_or_else(|| table.span.clone(), toml::Spanned::span);
-        let message = format!("{} wants mode `strict`, which this version can't keep", table.title);
-        let help = "its edges do not read the versions of tags yet: take `http`, or `off`";
+        let message = format!("{} wants mode `strict` for a site without `tags`", table.title);
+        let help = "add `tags = 16_777_216` to the site: hits are proved by its version table";
         findings.error(&span, message, help);
     }
     let flag = |name, usual| table.flag(name).map_or(usual, |flag| flag.value);
@@ -36,8 +39,9 @@ pub(super) fn cache<'a>(site: &Table<'a>, findings: &'a Findings) -> Rules {
         stale_while_revalidate: flag("stale_while_revalidate", usual.stale_while_revalidate),
         object_max_bytes: table.integer("object_max_bytes").value,
         tags_to_clients: table.choice("tags", &[false, true]),
-        source: usual.source,
-        strict_lifetime_ms: usual.strict_lifetime_ms,
+        source: table.choice("source", &SOURCES),
+        strict_lifetime_ms: table.integer("strict_lifetime_ms").value,
+        audit_per_million: table.integer("audit_per_million").value,
     }
 }
 
@@ -131,6 +135,9 @@ pub(super) fn written(rules: &Rules) -> Option<toml::Table> {
     let mut table = toml::Table::new();
     let mut put = |name: &str, value| drop(table.insert(name.to_owned(), value));
     put("mode", word(cache_mode_name(rules.mode)));
+    put("source", word(rules.source.label()));
+    put("strict_lifetime_ms", number(rules.strict_lifetime_ms));
+    put("audit_per_million", number(rules.audit_per_million.into()));
     match &rules.cookies {
         Cookies::ByVary => put("cookies", word("by-vary")),
         Cookies::Ignored => put("cookies", word("ignored")),
@@ -197,6 +204,8 @@ mod tests {
              lifetime_max_ms = 5_000, stale_if_error_ms = 60_000, \
              stale_while_revalidate = true, object_max_bytes = 1_000 }",
             "{ mode = 'off', stale_if_error_ms = 60_000 }",
+            "{ mode = 'strict', source = 'linearizable', strict_lifetime_ms = 60_000, \
+             audit_per_million = 7 }\ntags = 256",
         ] {
             let read = settings(given).unwrap();
             let again = parse("copy", &read.to_toml(), &[]).unwrap().settings;
@@ -207,7 +216,8 @@ mod tests {
     #[test]
     fn what_is_wrong_is_told_with_what_to_do() {
         for (given, told) in [
-            ("{ mode = 'strict' }", "wants mode `strict`, which this version can't keep"),
+            ("{ mode = 'strict' }", "wants mode `strict` for a site without `tags`"),
+            ("{ source = 'exact' }", "linearizable"),
             ("{ mode = 'htpp' }", "did you mean `http`?"),
             ("{ keyed = ['X Y'] }", "`X Y` is no name of a header field"),
             ("{ keyed = ['X-Y', 'x-y'] }", "`x-y` stands in `keyed` twice"),

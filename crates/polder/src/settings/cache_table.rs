@@ -19,8 +19,34 @@ pub const CACHE: Section = Section {
             Kind::Choice(&["off", "http", "strict"]),
             Missing::Text("off"),
             "`http`: as RFC 9111 lets a shared cache, fresh for as long as the response says \
-             (`CDN-Cache-Control`, `Cache-Control`, `Expires`). `strict`, whose hits are proved by \
-             the versions of their tags, can't be kept by this version.",
+             (`CDN-Cache-Control`, `Cache-Control`, `Expires`). `strict`, for sites with \
+             `tags`: each hit is proved besides by the versions of its tags, read after the \
+             request arrived; a response without tags is never one.",
+        ),
+        key(
+            "source",
+            Kind::Choice(&["acknowledged", "linearizable", "bounded"]),
+            Missing::Text("acknowledged"),
+            "What the site's writers promise in mode `strict`; `Cache-Status` of a hit says it. \
+             `linearizable`: they tell before and after each commit, so that no hit is older than \
+             what was committed. `acknowledged`: after it, and they wait for the answer. \
+             `bounded`: changes are seen a moment later.",
+        ),
+        int(
+            "strict_lifetime_ms",
+            0,
+            365 * 24 * HOUR_MS,
+            24 * HOUR_MS,
+            "How long a response with tags is fresh in mode `strict` if it says nothing of it.",
+        ),
+        int(
+            "audit_per_million",
+            0,
+            1_000_000,
+            0,
+            "Of so many of a million hits in mode `strict` a server is asked too: if it answers \
+             otherwise although the tags held before and after, a change was not told, which \
+             counts in `polder_cache_audit_violations_total`.",
         ),
         key(
             "cookies",

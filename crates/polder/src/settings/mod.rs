@@ -24,6 +24,7 @@ mod reader;
 mod remote;
 pub mod schema;
 mod show;
+mod site_tables;
 mod source;
 mod tables;
 mod terms;
@@ -38,7 +39,7 @@ pub use hash::SettingsHash;
 pub use live::{KeyChange, Live, LiveError, site_changes, site_keys};
 pub use model::{
     Check, ClientCertificate, Edge, Forwarded, Health, Http, Mode, Node, PolicyName, Pool, Purge,
-    Reads, Remote, Servers, Settings, Site, SiteTls, Start, Sticky, StickyBy, Tags,
+    Reads, Remote, Servers, Settings, Site, SiteTls, Start, Sticky, StickyBy, Tags, TagsRead,
 };
 pub(crate) use names::RUNTIME_DIR_MAX_BYTES;
 pub use problem::{PROBLEMS_SHOWN_MAX, Problem, Problems, Severity};

@@ -329,6 +329,20 @@ pub struct Tags {
     pub socket: Option<PathBuf>,
     /// The group that may use that socket: a name or a number; else its owner alone.
     pub group: Option<String>,
+    /// Where it is served over TCP.
+    pub listen: Option<SocketAddr>,
+    /// How edges read it.
+    pub read: TagsRead,
+}
+
+/// How edges read a version table.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum TagsRead {
+    /// In memory that they map.
+    #[default]
+    Memory,
+    /// Over TCP.
+    Tcp,
 }
 
 /// `tls` of a site: PEM files.

@@ -118,7 +118,9 @@ pub(super) fn check(settings: &Settings, marks: &Marks, findings: &Findings) {
     if let Some(name) = &settings.pool.home {
         check_home(settings, name, &marks.home, findings);
     }
+    let tables = settings.sites.iter().filter_map(|site| site.tags.as_ref()?.listen);
     let addresses = || settings.nodes.iter().filter_map(|node| node.address);
+    check_key(settings, tables.chain(addresses()), marks, findings);
     if addresses().next().is_none() {
         return;
     }
@@ -137,15 +139,7 @@ pub(super) fn check(settings: &Settings, marks: &Marks, findings: &Findings) {
             findings.error(span, message, "each node's agent listens on its own");
         }
     }
-    let remote = &settings.remote;
-    let unprotected = |address: &SocketAddr| !remote.is_plain(*address);
-    if let Some(address) = addresses().find(unprotected).filter(|_| remote.key_file.is_none()) {
-        let message = format!("there is no `key_file`, and {address} must be protected");
-        let help = "`polder key > FILE` makes one, mode 0600; `plain_on_loopback = true` does \
-                    without on loopback addresses";
-        findings.error(&marks.key_file, message, help);
-    }
-    let (deadline, lease) = (remote.deadline_ms, settings.pool.slot_lease_ms);
+    let (deadline, lease) = (settings.remote.deadline_ms, settings.pool.slot_lease_ms);
     if deadline.saturating_mul(DEADLINES_PER_LEASE) > lease {
         let message = format!("`deadline_ms` is {deadline}, and `slot_lease_ms` only {lease}");
         let help = format!(
@@ -153,6 +147,23 @@ pub(super) fn check(settings: &Settings, marks: &Marks, findings: &Findings) {
             deadline.saturating_mul(DEADLINES_PER_LEASE)
         );
         findings.error(&marks.deadline, message, help);
+    }
+}
+
+/// Without a key nothing is served beyond what may go plain.
+fn check_key(
+    settings: &Settings,
+    mut addresses: impl Iterator<Item = SocketAddr>,
+    marks: &RemoteMarks,
+    findings: &Findings,
+) {
+    let remote = &settings.remote;
+    let unprotected = |address: &SocketAddr| !remote.is_plain(*address);
+    if let Some(address) = addresses.find(unprotected).filter(|_| remote.key_file.is_none()) {
+        let message = format!("there is no `key_file`, and {address} must be protected");
+        let help = "`polder key > FILE` makes one, mode 0600; `plain_on_loopback = true` does \
+                    without on loopback addresses";
+        findings.error(&marks.key_file, message, help);
     }
 }
 

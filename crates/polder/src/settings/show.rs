@@ -3,7 +3,7 @@
 //! starts cannot give two edges different settings.
 
 use super::model::{
-    Check, Forwarded, Node, Servers, Settings, Site, SiteTls, Start, Sticky, StickyBy,
+    Check, Forwarded, Node, Servers, Settings, Site, SiteTls, Start, Sticky, StickyBy, TagsRead,
 };
 use edge::{LogFormat, LogTarget, ProxyVersion, Upstream};
 use policy::choose::Balance;
@@ -273,6 +273,10 @@ impl Settings {
             "admission": admission_tables(&site.admission),
             "tags": tags.map(|tags| Value::from(tags.words.slots() as u32)),
             "writers_socket": tags.and_then(|tags| tags.socket.as_ref()?.to_str()).map(Value::from),
+            "tags_listen": tags
+                .and_then(|tags| tags.listen)
+                .map(|address| Value::from(address.to_string())),
+            "tags_read": tags.filter(|tags| tags.read == TagsRead::Tcp).map(|_| Value::from("tcp")),
             "writers_group": tags.and_then(|tags| tags.group.as_deref()).map(Value::from),
             "cache": super::cache::written(&site.cache).map(Value::from),
             "purge": site.purge.as_ref().map(super::purge::written).map(Value::from),

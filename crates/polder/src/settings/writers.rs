@@ -1,9 +1,11 @@
 //! `tags` of a site and who may tell of changes: its version table and its writers' socket.
 
-use super::model::Tags;
+use super::model::{Tags, TagsRead};
+use super::names;
 use super::problem::Findings;
 use super::reader::{At, Table, shown};
 use shared_state::versions::SlotBits;
+use std::net::SocketAddr;
 use std::path::PathBuf;
 
 /// `sun_path` has 108 bytes with its zero.
@@ -16,7 +18,7 @@ pub(super) fn tags(site: &Table<'_>, findings: &Findings) -> Option<Tags> {
     let words: Option<At<u64>> = site.integer_given("tags");
     let (socket, group) = (site.text_given("writers_socket"), site.text_given("writers_group"));
     let Some(words) = words else {
-        let names = ["writers_socket", "writers_group"];
+        let names = ["writers_socket", "writers_group", "tags_listen", "tags_read"];
         let idle = names.iter().filter_map(|name| Some((name, site.get(name)?)));
         // A wrong size was reported.
         for (name, value) in idle.filter(|_| site.get("tags").is_none()) {
@@ -41,7 +43,31 @@ pub(super) fn tags(site: &Table<'_>, findings: &Findings) -> Option<Tags> {
         words: size?,
         socket: socket.and_then(|path| socket_path(&path, findings)),
         group: group.and_then(|group| group_name(&group, findings)),
+        listen: listen(site, findings),
+        read: read(site, findings),
     })
+}
+
+/// Where the table is served.
+fn listen(site: &Table<'_>, findings: &Findings) -> Option<SocketAddr> {
+    let given = site.text_given("tags_listen")?;
+    let address = names::address(&given, findings)?;
+    if address.port() == 0 || address.ip().is_unspecified() || address.ip().is_multicast() {
+        let message = format!("no edge can connect to {address}");
+        findings.error(&given.span, message, "name the machine's own address and a port");
+        return None;
+    }
+    Some(address)
+}
+
+fn read(site: &Table<'_>, findings: &Findings) -> TagsRead {
+    let read = site.choice("tags_read", &[TagsRead::Memory, TagsRead::Tcp]);
+    if read == TagsRead::Tcp && site.get("tags_listen").is_none() {
+        let span = site.get("tags_read").map_or_else(|| site.span.clone(), toml::Spanned::span);
+        let message = format!("{} has `tags_read = \"tcp\"` without `tags_listen`", site.title);
+        findings.error(&span, message, "say where the table is served: `\"127.0.0.1:7300\"`");
+    }
+    read
 }
 
 fn socket_path(text: &At<&str>, findings: &Findings) -> Option<PathBuf> {
@@ -83,7 +109,11 @@ mod tests {
 
     #[test]
     fn a_table_survives_the_way_to_text_and_back() {
-        let text = site("tags = 65_536\nwriters_socket = '/run/a.sock'\nwriters_group = 'www'");
+        let text = site(
+            "tags = 65_536\nwriters_socket = '/run/a.sock'\nwriters_group = 'www'\n\
+             tags_listen = '127.0.0.1:7300'\ntags_read = 'tcp'",
+        );
+        let text = format!("[remote]\nplain_on_loopback = true\n{text}");
         let settings = parse("x", &text, &[]).unwrap().settings;
         let tags = settings.sites[0].tags.as_ref().unwrap();
         assert_eq!((tags.words.slots(), tags.group.as_deref()), (65_536, Some("www")));
@@ -104,6 +134,11 @@ mod tests {
             ("tags = 256\nwriters_socket = 'a'", "not an absolute path"),
             ("tags = 256\nwriters_socket = '/a'\nwriters_group = 'a b'", "`a b` is no group"),
             (long.as_str(), "too long"),
+            ("tags_read = 'tcp'", "`tags_read` without `tags`"),
+            ("tags = 256\ntags_read = 'tcp'", "without `tags_listen`"),
+            ("tags = 256\ntags_listen = '0.0.0.0:7300'", "no edge can connect to 0.0.0.0:7300"),
+            ("tags = 256\ntags_listen = 'here'", "`here` is not an address"),
+            ("tags = 256\ntags_listen = '127.0.0.1:7300'", "there is no `key_file`"),
         ] {
             let problems = parse("x", &site(lines), &[]).unwrap_err().to_string();
             assert!(problems.contains(words), "{lines}: {problems}");

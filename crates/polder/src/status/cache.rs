@@ -21,6 +21,12 @@ pub struct CacheStatus {
     pub renewed: u64,
     /// Stale responses that stood in for a failed server.
     pub stood_in: u64,
+    /// Fresh responses that were no hit, because their tags had changed.
+    pub refused: u64,
+    /// Hits about which a server was asked too.
+    pub audited: u64,
+    /// Of these, those that were proved to be older than they may be.
+    pub violations: u64,
     /// Purges.
     pub purges: u64,
     /// Responses that had to make room.
@@ -48,6 +54,9 @@ impl CacheStatus {
             not_stored: stats.not_stored,
             renewed: stats.renewed,
             stood_in: stats.stood_in,
+            refused: stats.refused,
+            audited: stats.audited,
+            violations: stats.violations,
             purges: stats.purges,
             evicted: stats.evicted,
             urls: stats.urls,
@@ -89,6 +98,9 @@ impl CacheStatus {
             ("not stored", self.not_stored),
             ("renewed by a 304", self.renewed),
             ("stood in for a failure", self.stood_in),
+            ("refused by their tags", self.refused),
+            ("audited", self.audited),
+            ("violations found", self.violations),
             ("purges", self.purges),
             ("evicted", self.evicted),
             ("URLs held", self.urls),
