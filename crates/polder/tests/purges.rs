@@ -168,10 +168,24 @@ const PURGES_OF_ALL: [&str; 4] = [
     "POST /service/red/purge_all",
 ];
 
+const HTTP: &str = "cache = { mode = \"http\" }\npurge = { from = [\"127.0.0.1\"] }";
+const BOTH: &str = "tags = 4096\ncache = { mode = \"http\" }\npurge = { from = [\"127.0.0.1\"] }";
+const STRICT: &str =
+    "tags = 1048576\ncache = { mode = \"strict\" }\npurge = { from = [\"127.0.0.1\"] }";
+
 #[test]
 fn each_dialect_purges_in_both_edges() {
-    let site = "cache = { mode = \"http\" }\npurge = { from = [\"127.0.0.1\"] }";
+    each_dialect_purges(HTTP);
+}
+
+#[test]
+fn each_dialect_purges_in_both_edges_where_hits_are_proved() {
+    each_dialect_purges(STRICT);
+}
+
+fn each_dialect_purges(site: &'static str) {
     let (_origin, pool) = pool(&[("red", site)]);
+    wait_told(&pool);
     for (place, purge) in PURGES.iter().chain(&PURGES_OF_ALL).enumerate() {
         for &edge in &pool.edges {
             for path in ["/page", "/other"] {
@@ -189,7 +203,15 @@ fn each_dialect_purges_in_both_edges() {
 
 #[test]
 fn what_is_on_its_way_during_a_purge_is_not_kept() {
-    let site = "tags = 4096\ncache = { mode = \"http\" }\npurge = { from = [\"127.0.0.1\"] }";
+    nothing_on_its_way_is_kept(BOTH);
+}
+
+#[test]
+fn what_is_on_its_way_during_a_purge_is_not_kept_where_hits_are_proved() {
+    nothing_on_its_way_is_kept(STRICT);
+}
+
+fn nothing_on_its_way_is_kept(site: &'static str) {
     let (origin, pool) = pool(&[("red", site)]);
     wait_told(&pool);
     let purges = ["PURGE /slow", "PURGE /\nxkey: xk1", "POST /service/red/purge_all"];
@@ -323,8 +345,7 @@ fn tags_and_urls_are_updated_in_the_version_table() {
 
 #[test]
 fn nothing_is_acknowledged_that_may_not_hold() {
-    let site = "tags = 4096\ncache = { mode = \"http\" }\npurge = { from = [\"127.0.0.1\"] }";
-    let (_origin, pool) = pool(&[("red", site)]);
+    let (_origin, pool) = pool(&[("red", BOTH)]);
     wait_told(&pool);
     let refused = |words: &str| {
         let answer = send(pool.edges[0], "red.test", "PURGE /\nxkey: xk1");

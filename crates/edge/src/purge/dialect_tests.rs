@@ -1,3 +1,5 @@
+//! What each application says, and what is made of it.
+
 use super::*;
 use http::HeaderMap;
 

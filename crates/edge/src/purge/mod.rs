@@ -26,7 +26,6 @@ use crate::face::Dispatcher;
 use crate::network::Network;
 use crate::options::SiteOptions;
 use crate::serve::{drain, end_connection, head_of, refuse_saying};
-use cache::Mode;
 use dialect::Asked;
 use http::{HeaderMap, HeaderName, HeaderValue, Method, Response, header};
 use std::fmt;
@@ -158,9 +157,8 @@ async fn carry_out<D: Dispatcher>(meter: &Meter<D>, outgoing: &Outgoing) -> Resu
             Invalidated::Url { authority: authority.to_owned(), path_and_query }
         }
     };
-    let is_proved = site.cache.as_ref().is_some_and(|rules| rules.mode == Mode::Strict);
     let told = match &options.invalidator {
-        Some(invalidator) => invalidator.tell(site.id, is_proved, what).await,
+        Some(invalidator) => invalidator.tell(site.id, what).await,
         None => Err("nobody here can carry it out"),
     };
     told.map_err(|why| (Reason::PurgeFailed, format!("not invalidated: {why}\n")))

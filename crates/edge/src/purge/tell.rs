@@ -4,11 +4,19 @@
 //! bounded queue, and its answer comes back over a channel.
 
 use pool_model::SiteId;
+use std::time::{Duration, Instant};
 use tokio::sync::{mpsc, oneshot};
 
 /// Invalidations that wait, of all threads of an edge: an application sends them one after the
 /// other, and each has 40 KiB at most. The next one is refused.
 pub const PURGES_MAX: usize = 256;
+
+/// How long one waits before it is its turn. While an edge is stopped each takes seconds, and who
+/// asks has long gone when it has waited for all before it.
+const WAIT_MAX: Duration = Duration::from_secs(5);
+
+/// Said to those that a queue has no room or no time for.
+const TOO_MANY: &str = "too many purges wait; try again soon";
 
 /// What is to be invalidated of a site.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -31,11 +39,9 @@ pub enum Invalidated {
 pub struct Invalidation {
     /// The site.
     pub site: SiteId,
-    /// Whether each of the site's hits is proved by its version table, so that nothing but the
-    /// table needs to hear of it.
-    pub is_proved: bool,
     /// What.
     pub what: Invalidated,
+    since: Instant,
     answer: oneshot::Sender<Result<(), &'static str>>,
 }
 
@@ -53,16 +59,11 @@ pub struct Invalidator(mpsc::Sender<Invalidation>);
 
 impl Invalidator {
     /// Ready when it holds, or it is known that it may not.
-    pub(crate) async fn tell(
-        &self,
-        site: SiteId,
-        is_proved: bool,
-        what: Invalidated,
-    ) -> Result<(), &'static str> {
+    pub(crate) async fn tell(&self, site: SiteId, what: Invalidated) -> Result<(), &'static str> {
         let (answer, told) = oneshot::channel();
-        let invalidation = Invalidation { site, is_proved, what, answer };
+        let invalidation = Invalidation { site, what, since: Instant::now(), answer };
         self.0.try_send(invalidation).map_err(|error| match error {
-            mpsc::error::TrySendError::Full(_) => "too many purges wait; try again soon",
+            mpsc::error::TrySendError::Full(_) => TOO_MANY,
             mpsc::error::TrySendError::Closed(_) => "this edge is about to stop",
         })?;
         told.await.unwrap_or(Err("this edge is about to stop"))
@@ -76,7 +77,17 @@ pub struct Invalidations(mpsc::Receiver<Invalidation>);
 impl Invalidations {
     /// The next one; none when nobody asks any more. Blocks: not for a thread with a runtime.
     pub fn next(&mut self) -> Option<Invalidation> {
-        self.0.blocking_recv()
+        self.next_within(WAIT_MAX)
+    }
+
+    fn next_within(&mut self, wait_max: Duration) -> Option<Invalidation> {
+        loop {
+            let next = self.0.blocking_recv()?;
+            if next.since.elapsed() <= wait_max {
+                return Some(next);
+            }
+            next.done(Err(TOO_MANY));
+        }
     }
 }
 
@@ -98,7 +109,7 @@ mod tests {
         let local = tokio::task::LocalSet::new();
         let ask = |what: Invalidated| {
             let invalidator = invalidator.clone();
-            local.spawn_local(async move { invalidator.tell(SiteId::MIN, true, what).await })
+            local.spawn_local(async move { invalidator.tell(SiteId::MIN, what).await })
         };
         let asked: Vec<_> = (0..=PURGES_MAX).map(|_| ask(Invalidated::Everything)).collect();
         let serving = std::thread::spawn(move || {
@@ -129,7 +140,7 @@ mod tests {
         runtime.block_on(async {
             let mut waiting = Vec::new();
             let told = loop {
-                let ask = invalidator.tell(SiteId::MIN, false, Invalidated::Everything);
+                let ask = invalidator.tell(SiteId::MIN, Invalidated::Everything);
                 let mut ask = Box::pin(ask);
                 match std::future::poll_fn(|cx| std::task::Poll::Ready(ask.as_mut().poll(cx))).await
                 {
@@ -138,7 +149,18 @@ mod tests {
                 }
             };
             assert_eq!(waiting.len(), PURGES_MAX);
-            assert_eq!(told, Err("too many purges wait; try again soon"));
+            assert_eq!(told, Err(TOO_MANY));
         });
+    }
+
+    #[test]
+    fn who_has_waited_for_too_long_is_told_so() {
+        let (invalidator, mut all) = invalidations();
+        let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+        let serving = std::thread::spawn(move || all.next_within(Duration::ZERO).is_none());
+        let told = runtime.block_on(invalidator.tell(SiteId::MIN, Invalidated::Everything));
+        assert_eq!(told, Err(TOO_MANY));
+        drop(invalidator);
+        assert!(serving.join().unwrap(), "it was handed out");
     }
 }

@@ -6,9 +6,8 @@
 //!                                       └─► control socket ──► the parent asks all edges
 //! ```
 //!
-//! A site whose hits are proved by its table needs the table alone. Elsewhere both are told, also
-//! where no cache is on at this moment: an edge may already serve under settings that this one has
-//! yet to hear of.
+//! Both are told whatever the site's mode is here: another edge may serve under settings that this
+//! one has yet to hear of.
 
 use super::options::tell_socket;
 use crate::control::{self, CacheForgetArguments, Request};
@@ -143,9 +142,6 @@ impl Carrier {
         {
             tracing::warn!(site = name, %error, "a purge is not carried out");
             return Err("the site's version table can't be told; try again soon");
-        }
-        if told.is_proved {
-            return Ok(());
         }
         match control::ask(&self.control, &request(&name, &told.what), EDGES_PATIENCE) {
             Ok(_) => Ok(()),
