@@ -89,7 +89,7 @@ impl Origin {
 
 fn pool(sites: &[(&'static str, &'static str)]) -> (Arc<Origin>, Pool) {
     let (origin, address) = Origin::start();
-    let mut recipe = Recipe::new(sites, 1);
+    let mut recipe = Recipe::new(sites, sites.len());
     recipe.servers = Servers::At(address);
     (origin, recipe.start())
 }
