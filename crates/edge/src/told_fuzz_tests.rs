@@ -102,7 +102,7 @@ fn check_text(line: &Line<'_>) {
     let own: Vec<&str> = parts[8].split(' ').skip(1).collect();
     let names: Vec<&str> = own.iter().filter_map(|field| Some(field.split_once('=')?.0)).collect();
     let expected = "site node retries first_byte_us duration_us bytes_in over request_id \
-                    trace_id reason class";
+                    trace_id reason class cache";
     assert_eq!(names.join(" "), expected, "{text}");
 }
 
@@ -118,7 +118,7 @@ fn check_json(line: &Line<'_>) {
         let given = given.map(String::from_utf8_lossy);
         assert_eq!(value[name].as_str(), given.as_deref(), "{name}");
     }
-    assert_eq!(value.as_object().map(serde_json::Map::len), Some(21));
+    assert_eq!(value.as_object().map(serde_json::Map::len), Some(22));
 }
 
 #[test]

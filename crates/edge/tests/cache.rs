@@ -7,8 +7,9 @@ mod common;
 use cache::{Cookies, Mode, Rules};
 use common::client::{Client, Reply};
 use common::origin::{Conn, Origin, Seen};
+use common::versions::table;
 use common::{PATIENCE, edge, eventually, options, site};
-use edge::{CachePurge, Edge, Options};
+use edge::{CachePurge, Edge, Options, Versions};
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, mpsc};
@@ -281,7 +282,7 @@ fn what_is_too_large_is_sent_on_and_not_stored() {
 fn personal(field: &'static str, fields: &'static str) -> Origin {
     Origin::serving(move |conn, seen| {
         let name = seen.field(field).unwrap_or("nobody").to_owned();
-        answer(conn, fields, name.as_bytes());
+        answer(conn, &format!("{fields}Cache-Tag: page\r\n"), name.as_bytes());
     })
 }
 
@@ -297,9 +298,16 @@ fn two_users_never_share_what_is_for_one() {
         ("x-user", "Cache-Control: max-age=3600\r\nVary: X-User\r\n", rules()),
         ("authorization", "Cache-Control: private, max-age=3600\r\n", rules()),
     ];
-    for (field, fields, rules) in cases {
+    let strict = |rules: &Rules| Rules { mode: Mode::Strict, ..rules.clone() };
+    let both = cases.into_iter().flat_map(|(field, fields, rules)| {
+        [(field, fields, strict(&rules)), (field, fields, rules)]
+    });
+    for (field, fields, rules) in both {
         let origin = personal(field, fields);
-        let (_edge, address) = start(rules, &origin);
+        let mut options = cached(rules);
+        options.sites[0].versions = Some(Versions::Near(table()));
+        let (edge, _) = edge(options, &[origin.address]);
+        let address = edge.addresses()[0];
         for _ in 0..2 {
             for user in ["user=ann", "user=bob"] {
                 let reply = ask(address, "GET", "/page", &format!("{field}: {user}\r\n"));

@@ -66,7 +66,7 @@ fn json_has_the_same_fields() {
     assert_eq!((&value["referer"], &value["first_byte_us"]), (&().into(), &().into()));
     assert_eq!((&value["status"], &value["duration_us"]), (&200.into(), &1_004.into()));
     assert_eq!((&value["reason"], &value["version"]), (&"queue-full".into(), &"HTTP/1.1".into()));
-    assert_eq!(value.as_object().unwrap().len(), 21);
+    assert_eq!(value.as_object().unwrap().len(), 22);
     assert_eq!(value["class"], "gold");
     assert_eq!(text.matches('\n').count(), 1);
 }
@@ -154,7 +154,7 @@ proptest! {
         let body = text.strip_suffix('\n').unwrap();
         prop_assert!(body.bytes().all(|byte| matches!(byte, b' '..=b'~')));
         let fields = fields(body);
-        prop_assert_eq!(fields.len(), 22, "{}", body);
+        prop_assert_eq!(fields.len(), 23, "{}", body);
         prop_assert_eq!(&fields[8], &host);
         prop_assert_eq!(&fields[9], &agent);
         prop_assert_eq!(&fields[10], &[b"host=", &host[..]].concat());

@@ -10,6 +10,7 @@ pub mod frames;
 pub mod origin;
 pub mod pool;
 pub mod tls;
+pub mod versions;
 
 use dispatcher::Fixed;
 use edge::{Edge, Options, SiteOptions, Upstream};

@@ -75,7 +75,7 @@ impl EdgeControl {
             places::elsewhere(settings, &mut looper)?;
         }
         let looper = Looper::start(dispatch.clone(), options::policy(settings)?, looper)?;
-        let versions = versions::attach(settings, &seat.folder)?;
+        let versions = versions::attach(settings, &seat)?;
         let purger = Purger::new(&seat.folder);
         let purging = purger.purging(settings)?;
         let sticky = stickiness(settings, &seat.folder)?;

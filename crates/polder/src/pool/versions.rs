@@ -1,5 +1,6 @@
 //! The version tables of a pool's sites as its edges have them.
 
+use super::edge_process::Seat;
 use super::options::tags_socket;
 use super::tables::label;
 use crate::settings::{Settings, Site, Tags, TagsRead};
@@ -8,7 +9,6 @@ use edge::{FarVersions, Versions};
 use remote_memory::shm;
 use remote_memory::tcp::RequesterSettings;
 use shared_state::versions::VersionTable;
-use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -21,13 +21,21 @@ const ANSWER_WITHIN: Duration = Duration::from_secs(1);
 
 /// By site, in the order of the settings; also where no response is kept yet, for a reload may
 /// change that and not the table.
-pub(super) fn attach(settings: &Settings, folder: &Path) -> anyhow::Result<Vec<Option<Versions>>> {
+pub(super) fn attach(settings: &Settings, seat: &Seat) -> anyhow::Result<Vec<Option<Versions>>> {
     let of = |site: &Site| {
         let tags = site.tags.as_ref()?;
         if tags.read == TagsRead::Tcp {
             return Some(far(settings, site, tags));
         }
-        let attached = shm::attach(tags_socket(folder, &site.name), ATTACH_WITHIN);
+        if seat.apart {
+            let name = &site.name;
+            tracing::warn!(
+                "site {name}: this machine has no version table; with `tags_listen` and \
+                 `tags_read = \"tcp\"` edges read that of another"
+            );
+            return None;
+        }
+        let attached = shm::attach(tags_socket(&seat.folder, &site.name), ATTACH_WITHIN);
         let table = attached.map_err(anyhow::Error::from).and_then(|attachment| {
             // The mapping outlives the attachment; that of a parent that has ended is of no use,
             // and this process ends with it.

@@ -116,7 +116,10 @@ mod tests {
             ("tags = 256\npurge = { from = [] }", "`from` is empty"),
             ("tags = 256\npurge = { from = ['10.1.2.3/8'] }", "write `10.0.0.0/8`"),
             ("tags = 256\npurge = { from = ['::1'], token_file = 'x' }", "absolute"),
-            ("tags = 256\npurge = { from = ['::1'], token = 'x' }", "known here: `from` or `token_file`"),
+            (
+                "tags = 256\npurge = { from = ['::1'], token = 'x' }",
+                "known here: `from` or `token_file`",
+            ),
             ("tags = 256\npurge = true", "`purge` is not a table"),
             (many.as_str(), "more than 64"),
         ] {
