@@ -76,11 +76,11 @@ pub struct Invalidations(mpsc::Receiver<Invalidation>);
 
 impl Invalidations {
     /// The next one; none when nobody asks any more. Blocks: not for a thread with a runtime.
-    pub fn next(&mut self) -> Option<Invalidation> {
-        self.next_within(WAIT_MAX)
+    pub fn wait(&mut self) -> Option<Invalidation> {
+        self.wait_within(WAIT_MAX)
     }
 
-    fn next_within(&mut self, wait_max: Duration) -> Option<Invalidation> {
+    fn wait_within(&mut self, wait_max: Duration) -> Option<Invalidation> {
         loop {
             let next = self.0.blocking_recv()?;
             if next.since.elapsed() <= wait_max {
@@ -114,9 +114,9 @@ mod tests {
         let asked: Vec<_> = (0..=PURGES_MAX).map(|_| ask(Invalidated::Everything)).collect();
         let serving = std::thread::spawn(move || {
             for _ in 0..PURGES_MAX - 1 {
-                all.next().unwrap().done(Ok(()));
+                all.wait().unwrap().done(Ok(()));
             }
-            all.next().unwrap().done(Err("no"));
+            all.wait().unwrap().done(Err("no"));
             // What still comes is lost with this end.
         });
         let answers: Vec<_> = local.block_on(&runtime, async {
@@ -157,7 +157,7 @@ mod tests {
     fn who_has_waited_for_too_long_is_told_so() {
         let (invalidator, mut all) = invalidations();
         let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
-        let serving = std::thread::spawn(move || all.next_within(Duration::ZERO).is_none());
+        let serving = std::thread::spawn(move || all.wait_within(Duration::ZERO).is_none());
         let told = runtime.block_on(invalidator.tell(SiteId::MIN, Invalidated::Everything));
         assert_eq!(told, Err(TOO_MANY));
         drop(invalidator);

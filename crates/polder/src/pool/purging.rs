@@ -129,7 +129,7 @@ struct Carrier {
 
 impl Carrier {
     fn run(mut self, mut all: Invalidations) {
-        while let Some(invalidation) = all.next() {
+        while let Some(invalidation) = all.wait() {
             let how = self.carry_out(&invalidation);
             invalidation.done(how);
         }
