@@ -40,8 +40,7 @@ struct Tested {
 fn the_public_suite_passes() {
     let Some(suite) = suite() else {
         println!(
-            "skipped: no shared/suites/cache-tests beside the checkout; POLDER_CACHE_TESTS \
-                  can name it"
+            "skipped: no shared/suites/cache-tests above the checkout, and CACHE_TESTS is unset"
         );
         return;
     };
@@ -69,7 +68,7 @@ fn the_public_suite_passes() {
 }
 
 fn suite() -> Option<PathBuf> {
-    if let Some(path) = std::env::var_os("POLDER_CACHE_TESTS") {
+    if let Some(path) = std::env::var_os("CACHE_TESTS") {
         return Some(PathBuf::from(path));
     }
     let above = Path::new(env!("CARGO_MANIFEST_DIR")).ancestors();
@@ -143,7 +142,7 @@ fn table(tested: &[Tested]) -> String {
          test counts as passed if what it builds on passed too. The settings of the site:\n\n\
          ```toml\n{SITE}\n```\n\n\
          Run it by `cargo test -p polder --test cache_suite` where the suite lies in\n\
-         `shared/suites/cache-tests` in a folder above the checkout, or at `POLDER_CACHE_TESTS`.\n\
+         `shared/suites/cache-tests` in a folder above the checkout, or at `CACHE_TESTS`.\n\
          It needs node and nothing of npm; without undici beside the suite, the tests of interim\n\
          responses cannot run and count as failed. `UPDATE_RESULTS=FILE` writes this page.\n\n\
          Measured by the same rules: Traffic Server 134 required and 73 optimal, Apache httpd 131\n\
