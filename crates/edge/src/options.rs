@@ -211,6 +211,8 @@ pub struct Options {
     pub cache_bytes: u64,
     /// Who carries out what is told over HTTP.
     pub invalidator: Option<Invalidator>,
+    /// Where the cache keeps what its memory has no room for; none: nowhere.
+    pub cache_disk: Option<cache::DiskLimits>,
     /// The access log, if there is one.
     pub access_log: Option<LogOptions>,
 }
@@ -255,6 +257,7 @@ impl Default for Options {
             upgrade_idle_ms: 3_600_000,
             cache_bytes: 256 << 20,
             invalidator: None,
+            cache_disk: None,
             access_log: None,
         }
     }

@@ -24,21 +24,29 @@ pub(crate) enum Due {
     Watch,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Entry {
+#[derive(Clone, Copy, Debug)]
+struct Entry<D> {
     at_ns: u64,
     sequence: u64,
-    due: Due,
+    due: D,
 }
 
-impl Ord for Entry {
+impl<D> PartialEq for Entry<D> {
+    fn eq(&self, other: &Self) -> bool {
+        self.cmp(other).is_eq()
+    }
+}
+
+impl<D> Eq for Entry<D> {}
+
+impl<D> Ord for Entry<D> {
     /// The earliest is the greatest: the heap gives its greatest first.
     fn cmp(&self, other: &Self) -> Ordering {
         (other.at_ns, other.sequence).cmp(&(self.at_ns, self.sequence))
     }
 }
 
-impl PartialOrd for Entry {
+impl<D> PartialOrd for Entry<D> {
     fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
         Some(self.cmp(other))
     }
@@ -46,21 +54,27 @@ impl PartialOrd for Entry {
 
 /// All events to come. Bounded by what is under way: a few for each edge, one for each request in
 /// flight, one for each operation that has not landed.
-#[derive(Debug, Default)]
-pub(crate) struct Agenda {
-    heap: BinaryHeap<Entry>,
+#[derive(Debug)]
+pub(crate) struct Agenda<D> {
+    heap: BinaryHeap<Entry<D>>,
     sequence: u64,
 }
 
-impl Agenda {
+impl<D> Default for Agenda<D> {
+    fn default() -> Self {
+        Self { heap: BinaryHeap::new(), sequence: 0 }
+    }
+}
+
+impl<D> Agenda<D> {
     /// Plans an event. Of two at one time the one planned first comes first.
-    pub(crate) fn plan(&mut self, at_ns: u64, due: Due) {
+    pub(crate) fn plan(&mut self, at_ns: u64, due: D) {
         self.sequence += 1;
         self.heap.push(Entry { at_ns, sequence: self.sequence, due });
     }
 
     /// Takes the next event that is due before `until_ns`.
-    pub(crate) fn next_before(&mut self, until_ns: u64) -> Option<(u64, Due)> {
+    pub(crate) fn next_before(&mut self, until_ns: u64) -> Option<(u64, D)> {
         let at_ns = self.heap.peek()?.at_ns;
         if at_ns >= until_ns {
             return None;

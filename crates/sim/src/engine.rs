@@ -103,7 +103,7 @@ pub struct Simulation {
     pub(crate) options: Options,
     pub(crate) policy: Box<dyn Policy>,
     pub(crate) now_ns: u64,
-    pub(crate) agenda: Agenda,
+    pub(crate) agenda: Agenda<Due>,
     pub(crate) random: Random,
     pub(crate) memory: Memory,
     pub(crate) edges: Vec<Edge>,

@@ -16,9 +16,11 @@
 //! ```
 //!
 //! Nothing here reads a clock or asks the system for random numbers; only [`traces`] reads files.
-//! [`scenario`] holds the pools that figures and tests are made of.
+//! [`scenario`] holds the pools that figures and tests are made of. [`coherence`] is another world,
+//! of strict caches and those who change what they hold.
 
 mod agenda;
+pub mod coherence;
 mod edge;
 mod engine;
 mod fault;

@@ -36,6 +36,8 @@ pub enum Servers {
     Command(Vec<String>),
     /// One that is there; all nodes and sites share it.
     At(SocketAddr),
+    /// The same on the first node; the others have agents, which start `polder stub`.
+    AtFirst(SocketAddr),
 }
 
 /// What a pool is made of. The lines go into the settings as they are.
@@ -83,7 +85,7 @@ impl Recipe {
         match &mut self.servers {
             Servers::Stubs(stub) => stub.service_time = time,
             Servers::Agents { service } => *service = time,
-            Servers::Command(_) | Servers::At(_) => {
+            Servers::Command(_) | Servers::At(_) | Servers::AtFirst(_) => {
                 panic!("a foreign program takes as long as it takes")
             }
         }
@@ -93,6 +95,10 @@ impl Recipe {
     pub fn agents(mut self, service: Duration) -> Self {
         self.servers = Servers::Agents { service };
         self
+    }
+
+    fn service_us(&self) -> u128 {
+        if let Servers::Agents { service } = &self.servers { service.as_micros() } else { 1_000 }
     }
 
     pub fn node_names(&self) -> Vec<String> {
@@ -121,8 +127,8 @@ impl Recipe {
             put(format!("[[sites]]\nname = \"{name}\"\nhosts = [\"{name}.test\"]\n{lines}"));
             match &self.servers {
                 Servers::Stubs(_) | Servers::At(_) => {}
-                Servers::Agents { service } => {
-                    let us = service.as_micros();
+                Servers::Agents { .. } | Servers::AtFirst(_) => {
+                    let us = self.service_us();
                     put(format!(
                         "command = [\"{PROGRAM}\", \"stub\", \"--listen\", \
                          \"{{host}}:{{port}}\", \"--service-us\", \"{us}\"]"
@@ -137,6 +143,7 @@ impl Recipe {
             for (site, _) in &self.sites {
                 let at = match &self.servers {
                     Servers::At(address) => Some(*address),
+                    Servers::AtFirst(address) => (node == "n1").then_some(*address),
                     _ => stubs.and_then(|stubs| stubs.address(&node, site)),
                 };
                 if let Some(at) = at {

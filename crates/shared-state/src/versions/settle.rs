@@ -82,8 +82,9 @@ impl Settle {
         let header = RecordHeader::unpack(found);
         let to = |phase| Step::Enter { from: found, to: header.at(phase).pack() };
         match header.phase {
-            RecordPhase::Free => Step::Done(Ok(false)),
-            _ if header.writer != self.writer => Step::Done(Ok(false)),
+            // Also behind a round of ours, in whose middle somebody else has finished it.
+            RecordPhase::Free => Step::Done(Ok(self.header != 0)),
+            _ if header.writer != self.writer => Step::Done(Ok(self.header != 0)),
             RecordPhase::Begun => to(RecordPhase::Lowering),
             // A header of noise becomes one of ours here, too.
             _ => to(RecordPhase::Settling),
@@ -189,11 +190,9 @@ impl Machine for Settle {
             Step::Entries => self.shape.load_entries(self.record).collect(),
             Step::Lower(lower) => match lower.next() {
                 Next::Batch(ops) => ops,
-                Next::Done(Ok(()) | Err(EndError::Settled)) => return Next::Done(Ok(true)),
+                Next::Done(Ok(())) => return Next::Done(Ok(true)),
                 Next::Done(Err(EndError::UsedUp)) => return Next::Done(Err(SettleError::UsedUp)),
-                Next::Done(Err(EndError::Contended | EndError::OtherTable)) => {
-                    return Next::Done(Err(SettleError::Contended));
-                }
+                Next::Done(Err(_)) => return Next::Done(Err(SettleError::Contended)),
             },
             Step::Words => {
                 let words = self.left.iter().map(|&slot| Op::Load(Place::Word(slot)));
@@ -223,7 +222,12 @@ impl Machine for Settle {
             Step::Entries => self.listed(found),
             Step::Lower(mut lower) => {
                 lower.reply(found);
-                Step::Lower(lower)
+                match lower.next() {
+                    // Another settler has taken it over. It may have died at that: what it left
+                    // would stay pending, while we said that nothing does.
+                    Next::Done(Err(EndError::Settled)) => self.again(Step::Look),
+                    _ => Step::Lower(lower),
+                }
             }
             Step::Words => self.words(found),
             Step::Headers(changes) => self.headers(changes, found),

@@ -292,6 +292,26 @@ fn a_settler_that_dies_at_any_step_is_followed_by_another() {
     }
 }
 
+/// Two settlers at once: the first ended the record in its writer's place, the second took it over
+/// and died. The first found that out, and called it settled, although it was pending for good.
+/// Seed 1022 of the simulation of strict caches found this.
+#[test]
+fn a_settler_overtaken_by_one_that_died_does_the_work_itself() {
+    let (table, other) = shared();
+    let held = drive(&table, begin(&table)).unwrap();
+    let mut first = settle(&table, &held);
+    // It has looked, put the record into the phase lowering, and read its entries.
+    for _ in 0..3 {
+        let Next::Batch(ops) = first.next() else { panic!("there is more to do") };
+        let found: Vec<_> = ops.into_iter().map(|op| table.perform(op)).collect();
+        first.reply(&found);
+    }
+    assert!(die_after(&table, settle(&table, &held), 2));
+    assert_eq!(drive(&table, first), Ok(true));
+    assert_eq!(table.settle(A, Decided), Ok(0), "nothing is left");
+    assert_settled(&table, other, 2);
+}
+
 #[test]
 fn a_new_table_is_opened_when_the_old_one_is_decided() {
     let (old, new) = (open(), VersionTable::publish(region(), small()).unwrap());

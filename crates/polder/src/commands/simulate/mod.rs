@@ -1,5 +1,6 @@
 //! `polder simulate`: what a pool would have done with that traffic, and how many nodes it needs.
 
+mod coherence;
 mod faults;
 mod picture;
 mod plan;
@@ -34,7 +35,8 @@ Examples:
   polder simulate --trace conv.csv.gz=chat --trace code.csv.gz=code --compress 60 \\
       --nodes 8 --in-flight 1 --policy slo,reconf,rigid --svg pool.svg
   polder simulate --settings polder.toml --trace access.log.gz=shop --compress 10m
-  polder simulate --faults 10 --seed 17       break things; replay what a seed did";
+  polder simulate --faults 10 --seed 17       break things; replay what a seed did
+  polder simulate --cache --seeds 1000        strict caches while processes die";
 
 /// Arguments of `simulate`.
 #[derive(Clone, Debug, Args)]
@@ -84,6 +86,17 @@ pub struct SimulateArguments {
     #[arg(long, value_name = "N", conflicts_with_all = ["traces", "rates", "settings", "nodes"],
         value_parser = clap::value_parser!(u16).range(0..=1_000))]
     pub faults: Option<u16>,
+
+    /// Instead of all that: a site of its own with strict caches, writers that change what they
+    /// hold, and processes that die; whether an answer was older than what was committed
+    #[arg(long, conflicts_with_all = ["traces", "rates", "settings", "nodes", "faults"])]
+    pub cache: bool,
+
+    /// With --cache: so many seeds, from that of --seed on
+    #[arg(long, value_name = "N", default_value_t = 1, requires = "cache",
+        conflicts_with_all = ["traces", "rates", "settings", "nodes", "faults"],
+        value_parser = clap::value_parser!(u64).range(1..=1_000_000))]
+    pub seeds: u64,
 
     /// Draw requests, nodes and lateness over time into this file (several runs: the first)
     #[arg(long, value_name = "FILE")]
@@ -192,6 +205,9 @@ fn policy_named(name: &str) -> Result<Kind, String> {
 pub(super) fn run(arguments: &SimulateArguments, style: Style) -> Result<Output, CommandError> {
     if let Some(faults) = arguments.faults {
         return faults::run(arguments, usize::from(faults));
+    }
+    if arguments.cache {
+        return coherence::run(arguments);
     }
     let plan = plan::Plan::of(arguments)?;
     let runs = runs::all(&plan, style)?;

@@ -150,3 +150,19 @@ fn a_seed_of_faults_is_replayed() {
     assert_eq!(first["history"], again["history"]);
     assert_eq!(first["faults"], 10);
 }
+
+#[test]
+fn a_seed_of_caches_is_replayed_and_seeds_are_summed() {
+    let words = ["--cache", "--seed", "17"];
+    let output = run_line(&words).unwrap();
+    assert!(!output.has_failed && output.text.contains("no answer was older"), "{}", output.text);
+    let (first, again) = (json_of(&words), json_of(&words));
+    assert_eq!(first["history"], again["history"]);
+    assert!(first["requests"].as_u64().unwrap() >= 1_000 && first["broken"] == 0);
+    let three = json_of(&["--cache", "--seed", "16", "--seeds", "3"]);
+    assert!(three["operations"].as_u64() > first["operations"].as_u64());
+    assert_eq!(three["seeds"], 3);
+    let line = |words: &[&str]| Line::try_parse_from([&["simulate"], words].concat());
+    assert!(line(&["--seeds", "3", "--rate", "a=1"]).is_err());
+    assert!(line(&["--cache", "--faults", "3"]).is_err());
+}
