@@ -14,13 +14,20 @@ pub(crate) struct Under {
     pub(crate) edges: u8,
     pub(crate) connections: u32,
     pub(crate) changes: Kind,
+    /// Load was on the other core.
+    pub(crate) is_alone: bool,
 }
 
 impl Under {
     /// Pages over one edge, with a tag that no page carries advanced.
     pub(crate) fn ticks(threads: u32) -> Self {
-        let (mix, edges, changes) = (Mix::Pages, 1, Kind::Ticks);
-        Self { mix, threads, edges, connections: CONNECTIONS, changes }
+        let (mix, edges, changes, is_alone) = (Mix::Pages, 1, Kind::Ticks, false);
+        Self { mix, threads, edges, connections: CONNECTIONS, changes, is_alone }
+    }
+
+    /// The same with load on the core of the application, which has nothing to do.
+    pub(crate) fn alone() -> Self {
+        Self { is_alone: true, ..Self::ticks(0) }
     }
 
     /// Pages over one edge, of which one is changed each second.

@@ -11,7 +11,7 @@
 //! each hit, or by reading the version table of the application's machine: in shared memory, or by
 //! `tcp` of a process there. They are compared while one of the pages changes each second; hits,
 //! their cost and their loss under load while a tag that no page carries advances 1,000 times a
-//! second.
+//! second. The long form measures hits also with load on core B, whose application is idle then.
 
 pub(crate) mod application;
 mod changes;

@@ -91,6 +91,8 @@ pub(crate) struct Block {
     pub(crate) edges: u8,
     pub(crate) connections: u32,
     pub(crate) changes: Kind,
+    /// Load is on the application's core, and does not disturb what is in front.
+    pub(crate) is_alone: bool,
     pub(crate) schemes: Vec<Scheme>,
     pub(crate) rounds: usize,
     pub(crate) cell_s: u32,
@@ -99,8 +101,13 @@ pub(crate) struct Block {
 impl Block {
     fn ticks(threads: u32, schemes: &[Scheme], rounds: usize, cell_s: u32) -> Self {
         let (mix, edges, connections, changes) = (Mix::Pages, 1, CONNECTIONS, Kind::Ticks);
-        let schemes = schemes.to_vec();
-        Self { mix, threads, edges, connections, changes, schemes, rounds, cell_s }
+        let (schemes, is_alone) = (schemes.to_vec(), false);
+        Self { mix, threads, edges, connections, changes, is_alone, schemes, rounds, cell_s }
+    }
+
+    /// Of hits, with load on the core of the application, which has nothing to do.
+    fn alone(schemes: &[Scheme], rounds: usize, cell_s: u32) -> Self {
+        Self { is_alone: true, ..Self::ticks(0, schemes, rounds, cell_s) }
     }
 
     fn updates(mix: Mix, threads: u32, rounds: usize, cell_s: u32) -> Self {
@@ -129,23 +136,23 @@ const THREADS: [u32; 3] = [0, 50, MANY];
 
 pub(crate) fn plan(quick: bool) -> Plan {
     if quick {
+        let mut changing = Block::updates(Mix::Pages, MANY, 1, 2);
+        changing.schemes.retain(|&scheme| scheme != Scheme::VarnishAsks);
         return Plan {
             blocks: vec![
                 Block::ticks(0, &HITS, 3, 1),
                 Block::ticks(0, &OWN, 2, 1),
-                Block::ticks(MANY, &OWN, 4, 1),
-                Block::ticks(MANY, &OWN, 1, 1).one_connection(),
-                Block::updates(Mix::Pages, MANY, 1, 2),
+                Block::ticks(MANY, &OWN, 3, 1),
+                Block::ticks(MANY, &[Scheme::Strict], 1, 1).one_connection(),
+                changing,
             ],
         };
     }
-    let mut blocks = Vec::new();
     let hits = [&HITS[..], &[Scheme::NginxStatic]].concat();
+    let mut blocks = vec![Block::alone(&hits, 7, 2)];
     for threads in THREADS {
-        match threads {
-            0 => blocks.push(Block::ticks(0, &hits, 7, 2)),
-            _ => blocks.push(Block::ticks(threads, &OWN, 7, 2)),
-        }
+        let schemes = if threads == 0 { &hits[..] } else { &OWN };
+        blocks.push(Block::ticks(threads, schemes, 9, 2));
         let stages = Scheme::ALL.into_iter().filter(|&scheme| scheme != Scheme::NginxStatic);
         let stages: Vec<Scheme> = stages.collect();
         blocks.push(Block::ticks(threads, &stages, 1, 3).one_connection());
@@ -215,15 +222,16 @@ mod tests {
         let quick = plan(true);
         assert!(quick.expected_s() <= 40.0, "{}", quick.expected_s());
         assert_eq!((quick.edges(), quick.mixes()), (vec![1], vec![Mix::Pages]));
-        let has = |threads, changes, scheme| {
+        let has = |threads, changes, is_alone, scheme| {
             quick.blocks.iter().any(|block| {
-                (block.threads, block.changes) == (threads, changes)
+                (block.threads, block.changes, block.is_alone) == (threads, changes, is_alone)
                     && block.schemes.contains(&scheme)
             })
         };
-        assert!(HITS.iter().all(|&scheme| has(0, Kind::Ticks, scheme)));
-        assert!(OWN.iter().all(|&scheme| has(MANY, Kind::Ticks, scheme)));
-        assert!(COHERENT.iter().all(|&scheme| has(MANY, Kind::Updates, scheme)));
+        assert!(HITS.iter().all(|&scheme| has(0, Kind::Ticks, false, scheme)));
+        assert!(OWN.iter().all(|&scheme| has(MANY, Kind::Ticks, false, scheme)));
+        let named = COHERENT.iter().filter(|&&scheme| scheme != Scheme::VarnishAsks);
+        assert!(named.clone().all(|&scheme| has(MANY, Kind::Updates, false, scheme)));
         assert!(COHERENT.iter().all(|scheme| scheme.is_coherent()));
     }
 

@@ -25,6 +25,13 @@ const MOST: [(&str, f64); 3] = [
     ("validation_share_pct_200", 1.0),
     ("tags100_ns", 1_500.0),
 ];
+/// Hits again, with load on the other core.
+const ALONE: [(&str, Scheme); 4] = [
+    ("strict_over_unvalidated_own_load_elsewhere", Scheme::Unvalidated),
+    ("strict_over_varnish_hit_load_elsewhere", Scheme::VarnishHit),
+    ("strict_over_nginx_hit_load_elsewhere", Scheme::NginxHit),
+    ("strict_over_nginx_static_load_elsewhere", Scheme::NginxStatic),
+];
 /// The most that a word over `tcp` may cost, as a multiple of a ping-pong, for rows of `tcp`.
 const TCP_OVER_PING_PONG_MAX: f64 = 1.3;
 
@@ -37,7 +44,7 @@ pub(super) fn text(results: &Results) -> String {
     text.line(format!(
         "An application (Apache httpd, PHP-FPM, MariaDB; a page of 8 KB takes one row) on one \
          core, with threads that compute;\nwhat stands in front of it on another, with its load \
-         (wrk, {CONNECTIONS} connections unless said). Medians of the rounds; {}.",
+         (wrk, {CONNECTIONS} connections; elsewhere where said). Medians of the rounds; {}.",
         results.versions.join(", ")
     ));
     for under in conditions(results) {
@@ -89,7 +96,8 @@ fn title(under: Under) -> String {
     };
     let edges = if under.edges == 1 { "" } else { ", three edges" };
     let one = if under.connections == 1 { ", one connection" } else { "" };
-    format!("{}, {} threads{edges}{one}; {changes}", under.mix.name(), under.threads)
+    let alone = if under.is_alone { ", load on the other core" } else { "" };
+    format!("{}, {} threads{edges}{one}{alone}; {changes}", under.mix.name(), under.threads)
 }
 
 fn rows(results: &Results, under: Under) -> comfy_table::Table {
@@ -253,6 +261,13 @@ pub(super) fn summary(results: &Results) -> Value {
     }
     let tags100 = results.validation.iter().find(|one| (one.tags, one.threads) == (100, 0));
     let mut put = |name: &str, value| drop(summary.insert(name.to_owned(), value));
+    // Only in the long form.
+    for (name, other) in ALONE {
+        let ratio = results.cells.cpu_ratio(Under::alone(), Scheme::Strict, other);
+        if let Some(ratio) = ratio {
+            put(name, number(Some(ratio.median)));
+        }
+    }
     put("loss_points_over_unvalidated", number(results.cells.loss_points(MANY)));
     put("validation_share_pct_200", number(validation_share_pct(results)));
     put("tags100_ns", number(tags100.map(|one| one.ns)));
@@ -345,8 +360,11 @@ mod tests {
             cells.push(cell(under, Scheme::Unvalidated, 40_000.0));
             cells.push(cell(alone(threads), Scheme::Unvalidated, 25_000.0));
         }
-        cells.push(cell(Under::ticks(0), Scheme::NginxHit, 25_000.0));
-        cells.push(cell(Under::ticks(0), Scheme::VarnishHit, 16_000.0));
+        for (scheme, rate) in [(Scheme::NginxHit, 25_000.0), (Scheme::VarnishHit, 16_000.0)] {
+            cells.push(cell(Under::ticks(0), scheme, rate));
+            cells.push(cell(Under::alone(), scheme, rate));
+        }
+        cells.push(cell(Under::alone(), Scheme::Strict, 20_000.0));
         let validation = |(threads, tags, ns)| Validation { threads, tags, ns };
         Results {
             quick: true,
@@ -376,7 +394,9 @@ mod tests {
         about("loss_points_over_unvalidated", 0.0);
         about("validation_share_pct_200", 0.1);
         about("tags100_ns", 900.0);
+        about("strict_over_varnish_hit_load_elsewhere", 1.25);
         assert_eq!(summary["strict_over_nginx_static"], Value::Null);
+        assert_eq!(summary.get("strict_over_nginx_static_load_elsewhere"), None);
         let line = verdict(&summary);
         assert_eq!(
             line,

@@ -225,11 +225,8 @@ impl Stage {
                 let is_filled = !matches!(scheme, Scheme::NoCache | Scheme::NginxStatic);
                 if is_filled && (edges == 1 || mix == Mix::Pages) {
                     for &edge in &target.addresses {
-                        // Twice: the first answers are not kept where the table is still sought.
-                        for _ in 0..2 {
-                            fill(edge, &target.host, &paths.all)
-                                .with_context(|| scheme.name().to_owned())?;
-                        }
+                        fill(scheme, edge, &target.host, &paths.all)
+                            .with_context(|| scheme.name().to_owned())?;
                     }
                 }
             }
@@ -283,6 +280,7 @@ impl Stage {
                 edges: block.edges,
                 connections: block.connections,
                 changes: block.changes,
+                is_alone: block.is_alone,
             },
             scheme,
             round,
@@ -323,9 +321,10 @@ impl Stage {
         script: &Path,
     ) -> anyhow::Result<(Counted, Duration)> {
         let edges = u32::try_from(target.addresses.len())?;
+        let core = if block.is_alone { self.cores.others } else { self.cores.measured };
         let one = |address: SocketAddr| {
             wrk_paths(&PathLoad {
-                core: self.cores.measured,
+                core,
                 address,
                 host: &target.host,
                 seconds: block.cell_s,
