@@ -16,13 +16,27 @@ pub(crate) struct Under {
     pub(crate) changes: Kind,
     /// Load was on the other core.
     pub(crate) is_alone: bool,
+    /// In short turns, with load by this program.
+    pub(crate) is_short: bool,
 }
 
 impl Under {
     /// Pages over one edge, with a tag that no page carries advanced.
     pub(crate) fn ticks(threads: u32) -> Self {
-        let (mix, edges, changes, is_alone) = (Mix::Pages, 1, Kind::Ticks, false);
-        Self { mix, threads, edges, connections: CONNECTIONS, changes, is_alone }
+        Self {
+            mix: Mix::Pages,
+            threads,
+            edges: 1,
+            connections: CONNECTIONS,
+            changes: Kind::Ticks,
+            is_alone: false,
+            is_short: false,
+        }
+    }
+
+    /// The same in short turns.
+    pub(crate) fn duel(threads: u32) -> Self {
+        Self { is_short: true, ..Self::ticks(threads) }
     }
 
     /// The same with load on the core of the application, which has nothing to do.
@@ -114,9 +128,9 @@ impl Cells {
     /// took turns, so their ratio at each load is known better than either.
     pub(crate) fn loss_points(&self, threads: u32) -> Option<f64> {
         let unvalidated =
-            |threads| self.median(Under::ticks(threads), Scheme::Unvalidated, |c| c.per_second);
+            |threads| self.median(Under::duel(threads), Scheme::Unvalidated, |c| c.per_second);
         let ratio = |threads| {
-            let under = Under::ticks(threads);
+            let under = Under::duel(threads);
             self.ratio(under, Scheme::Strict, Scheme::Unvalidated).map(|spread| spread.median)
         };
         let kept = unvalidated(threads)? / unvalidated(0)?;
@@ -134,7 +148,7 @@ mod tests {
 
     fn cell(scheme: Scheme, threads: u32, round: usize, per_second: f64) -> Cell {
         Cell {
-            under: Under::ticks(threads),
+            under: Under::duel(threads),
             scheme,
             round,
             per_second,
@@ -162,7 +176,7 @@ mod tests {
             cell(Scheme::Strict, 0, 3, 9.0),
         ]);
         for ratio in [Cells::ratio, Cells::cpu_ratio] {
-            let found = ratio(&cells, Under::ticks(0), Scheme::Strict, Scheme::Unvalidated);
+            let found = ratio(&cells, Under::duel(0), Scheme::Strict, Scheme::Unvalidated);
             let found = found.unwrap();
             assert!((found.median - 0.96).abs() < 1e-9 && found.count == 3, "{found:?}");
         }

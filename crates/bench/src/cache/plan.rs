@@ -3,6 +3,7 @@
 use super::changes::Kind;
 use super::mixes::Mix;
 use serde::Serialize;
+use std::time::Duration;
 
 /// Who answers, and what it proves of a page before.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
@@ -96,13 +97,34 @@ pub(crate) struct Block {
     pub(crate) schemes: Vec<Scheme>,
     pub(crate) rounds: usize,
     pub(crate) cell_s: u32,
+    /// Cells of [`SHORT_CELL`] in place, with load by this program, whose connections stay.
+    pub(crate) is_short: bool,
 }
+
+/// What differs by little is compared in many short turns: a stall of the machine disturbs one.
+pub(crate) const SHORT_CELL: Duration = Duration::from_millis(150);
 
 impl Block {
     fn ticks(threads: u32, schemes: &[Scheme], rounds: usize, cell_s: u32) -> Self {
         let (mix, edges, connections, changes) = (Mix::Pages, 1, CONNECTIONS, Kind::Ticks);
-        let (schemes, is_alone) = (schemes.to_vec(), false);
-        Self { mix, threads, edges, connections, changes, is_alone, schemes, rounds, cell_s }
+        let schemes = schemes.to_vec();
+        Self {
+            mix,
+            threads,
+            edges,
+            connections,
+            changes,
+            is_alone: false,
+            schemes,
+            rounds,
+            cell_s,
+            is_short: false,
+        }
+    }
+
+    /// Our two kinds of hits in short turns.
+    fn duel(threads: u32, rounds: usize) -> Self {
+        Self { is_short: true, ..Self::ticks(threads, &OWN, rounds, 0) }
     }
 
     /// Of hits, with load on the core of the application, which has nothing to do.
@@ -121,7 +143,12 @@ impl Block {
 
     /// Seconds of load.
     pub(crate) fn expected_s(&self) -> f64 {
-        f64::from(self.cell_s) * (self.schemes.len() * self.rounds) as f64
+        self.cell().as_secs_f64() * (self.schemes.len() * self.rounds) as f64
+    }
+
+    /// How long a cell lasts.
+    pub(crate) fn cell(&self) -> Duration {
+        if self.is_short { SHORT_CELL } else { Duration::from_secs(self.cell_s.into()) }
     }
 }
 
@@ -136,13 +163,15 @@ const THREADS: [u32; 3] = [0, 50, MANY];
 
 pub(crate) fn plan(quick: bool) -> Plan {
     if quick {
+        let named: Vec<_> =
+            HITS.into_iter().filter(|&scheme| scheme != Scheme::Unvalidated).collect();
         let mut changing = Block::updates(Mix::Pages, MANY, 1, 2);
         changing.schemes.retain(|&scheme| scheme != Scheme::VarnishAsks);
         return Plan {
             blocks: vec![
-                Block::ticks(0, &HITS, 3, 1),
-                Block::ticks(0, &OWN, 2, 1),
-                Block::ticks(MANY, &OWN, 3, 1),
+                Block::ticks(0, &named, 3, 1),
+                Block::duel(0, 16),
+                Block::duel(MANY, 16),
                 Block::ticks(MANY, &[Scheme::Strict], 1, 1).one_connection(),
                 changing,
             ],
@@ -153,6 +182,7 @@ pub(crate) fn plan(quick: bool) -> Plan {
     for threads in THREADS {
         let schemes = if threads == 0 { &hits[..] } else { &OWN };
         blocks.push(Block::ticks(threads, schemes, 9, 2));
+        blocks.push(Block::duel(threads, 40));
         let stages = Scheme::ALL.into_iter().filter(|&scheme| scheme != Scheme::NginxStatic);
         let stages: Vec<Scheme> = stages.collect();
         blocks.push(Block::ticks(threads, &stages, 1, 3).one_connection());
@@ -173,6 +203,7 @@ pub(crate) fn least() -> Plan {
     Plan {
         blocks: vec![
             Block::ticks(0, &HITS, 1, 1),
+            Block::duel(0, 4),
             Block::ticks(MANY, &own, 1, 1).one_connection(),
             Block { schemes: own.to_vec(), ..changing },
         ],
@@ -229,7 +260,11 @@ mod tests {
             })
         };
         assert!(HITS.iter().all(|&scheme| has(0, Kind::Ticks, false, scheme)));
-        assert!(OWN.iter().all(|&scheme| has(MANY, Kind::Ticks, false, scheme)));
+        for threads in [0, MANY] {
+            let is_duel = |block: &&Block| block.is_short && block.threads == threads;
+            let duel = quick.blocks.iter().find(is_duel).unwrap();
+            assert!(duel.schemes == OWN && duel.rounds >= 10);
+        }
         let named = COHERENT.iter().filter(|&&scheme| scheme != Scheme::VarnishAsks);
         assert!(named.clone().all(|&scheme| has(MANY, Kind::Updates, false, scheme)));
         assert!(COHERENT.iter().all(|scheme| scheme.is_coherent()));

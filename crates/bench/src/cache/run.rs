@@ -15,8 +15,9 @@ use crate::tools::{Counted, PathLoad, version, write_paths, wrk_paths};
 use crate::varnish::Varnish;
 use anyhow::{Context as _, bail};
 use lab::{Groups, Quota};
-use load::generate::Cancel;
+use load::generate::{Cancel, Generator, GeneratorOptions, SiteTarget};
 use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
 use std::fs;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
@@ -79,7 +80,7 @@ pub(super) fn measure_plan(quick: bool, plan: Plan, cancel: &Cancel) -> anyhow::
             for scheme in order(&block.schemes, turn) {
                 progress.say(&format!("{}, {} threads", scheme.name(), block.threads));
                 cells.0.extend(stage.cell(block, scheme, round)?);
-                progress.did(f64::from(block.cell_s));
+                progress.did(block.cell().as_secs_f64());
                 if cancel.is_cancelled() {
                     bail!("interrupted");
                 }
@@ -98,6 +99,8 @@ struct Stage {
     /// The program for `wrk` of each mix, and of the static files.
     scripts: Vec<(Mix, PathBuf)>,
     static_script: PathBuf,
+    /// Of short turns.
+    generators: BTreeMap<Scheme, Generator>,
     tags_socket: PathBuf,
     threads: u32,
     lacking: Vec<String>,
@@ -135,6 +138,7 @@ impl Stage {
             targets: BTreeMap::new(),
             scripts: Vec::new(),
             static_script: write_paths(folder.path(), "static", &static_paths)?,
+            generators: BTreeMap::new(),
             tags_socket: PathBuf::new(),
             threads: 0,
             lacking: Vec::new(),
@@ -255,17 +259,26 @@ impl Stage {
     }
 
     /// One cell; none where the scheme or the mix is lacking.
-    fn cell(&self, block: &Block, scheme: Scheme, round: usize) -> anyhow::Result<Option<Cell>> {
-        let Some(target) = self.targets.get(&(scheme, block.edges)) else { return Ok(None) };
-        let script = self.scripts.iter().find(|(mix, _)| *mix == block.mix);
-        let Some((_, script)) = script else { return Ok(None) };
-        let script = if scheme == Scheme::NginxStatic { &self.static_script } else { script };
-        let tables = self.tables(target, block);
+    fn cell(
+        &mut self,
+        block: &Block,
+        scheme: Scheme,
+        round: usize,
+    ) -> anyhow::Result<Option<Cell>> {
+        let target = self.targets.get(&(scheme, block.edges)).cloned();
+        let script = self.scripts.iter().find(|(mix, _)| *mix == block.mix).cloned();
+        let Some((target, (_, script))) = target.zip(script) else { return Ok(None) };
+        let is_static = scheme == Scheme::NginxStatic;
+        let script = if is_static { self.static_script.clone() } else { script };
+        let tables = self.tables(&target, block);
         let address = self.application.serving.address;
         let changes = Changes::begin(block.changes, self.cores.measured, address, &tables)?;
-        let before = times(&target.processes)?;
-        let loaded = self.load(target, block, script);
-        let spent_ns: u64 = times(&target.processes)?
+        let before = times(&target.processes);
+        let loaded = match block.is_short {
+            true => self.short_load(&target, block, scheme),
+            false => self.load(&target, block, &script),
+        };
+        let spent_ns: u64 = times(&target.processes)
             .iter()
             .zip(&before)
             .map(|(after, before)| after.since(*before).run_ns)
@@ -281,6 +294,7 @@ impl Stage {
                 connections: block.connections,
                 changes: block.changes,
                 is_alone: block.is_alone,
+                is_short: block.is_short,
             },
             scheme,
             round,
@@ -311,6 +325,35 @@ impl Stage {
                 own.or_else(|| strict?.table.clone()).into_iter().collect()
             }
         }
+    }
+
+    /// Load by this program, for a short while, over connections that stay.
+    fn short_load(
+        &mut self,
+        target: &Target,
+        block: &Block,
+        scheme: Scheme,
+    ) -> anyhow::Result<(Counted, Duration)> {
+        let generator = match self.generators.entry(scheme) {
+            Entry::Occupied(made) => made.into_mut(),
+            Entry::Vacant(none) => {
+                let paths = paths(block.mix)?.asked;
+                let host = vec![SiteTarget::host(target.host.clone())];
+                let mut options = GeneratorOptions::new(target.addresses.clone(), host);
+                (options.paths, options.in_flight) = (paths, block.connections as usize);
+                none.insert(Generator::new(options)?)
+            }
+        };
+        let report = generator.closed(0, block.cell())?;
+        let total = report.total();
+        let counted = Counted {
+            requests: total.ok,
+            failed: total.failures.total(),
+            per_second: report.throughput_per_second(),
+            p50_us: total.latency.p50_us() as f64,
+            p99_us: total.latency.p99_us() as f64,
+        };
+        Ok((counted, Duration::from_nanos(report.cpu.run_ns)))
     }
 
     /// Load on all edges at once, each with its part of the connections.
@@ -362,8 +405,10 @@ fn together(loads: &[(Counted, Duration)]) -> Option<(Counted, Duration)> {
     Some((counted, loads.iter().map(|(_, spent)| *spent).sum()))
 }
 
-fn times(processes: &[u32]) -> anyhow::Result<Vec<ProcessTime>> {
-    processes.iter().map(|&process| ProcessTime::of(process)).collect()
+/// What has ended since counts for nothing: nginx has a process that does so when it has looked
+/// through its cache, after a minute.
+fn times(processes: &[u32]) -> Vec<ProcessTime> {
+    processes.iter().map(|&process| ProcessTime::of(process).unwrap_or_default()).collect()
 }
 
 /// Puts the application's process, which has started nothing yet, into a group; its file.
