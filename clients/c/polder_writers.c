@@ -257,3 +257,23 @@ enum polder_result polder_invalidate(struct polder_writers *writers, const char 
 {
     return ask_tags(writers, "invalidate", tags, count);
 }
+
+enum polder_result polder_read(struct polder_writers *writers, const char *document)
+{
+    return ask_tags(writers, "read", &document, 1);
+}
+
+enum polder_result polder_read_end(struct polder_writers *writers, const char *document)
+{
+    return ask_tags(writers, "read-end", &document, 1);
+}
+
+enum polder_result polder_write(struct polder_writers *writers, const char *document)
+{
+    return ask_tags(writers, "write", &document, 1);
+}
+
+enum polder_result polder_write_end(struct polder_writers *writers, const char *document)
+{
+    return ask_tags(writers, "write-end", &document, 1);
+}

@@ -63,6 +63,20 @@ enum polder_result polder_abort(struct polder_writers *writers, const char *toke
 enum polder_result polder_invalidate(struct polder_writers *writers, const char *const *tags,
                                      size_t count);
 
+/* Waits until nobody writes a document, for `timeout_ms` at most; it may be read then, until
+ * polder_read_end or the end of the connection. */
+enum polder_result polder_read(struct polder_writers *writers, const char *document);
+
+/* POLDER_GONE if it was free already: the connection was another one meanwhile. */
+enum polder_result polder_read_end(struct polder_writers *writers, const char *document);
+
+/* Waits until nobody reads or writes a document; it may be written then, until polder_write_end or
+ * the end of the connection. Caches know nothing of it: begin an update too. */
+enum polder_result polder_write(struct polder_writers *writers, const char *document);
+
+/* POLDER_GONE if it was free already: the connection was another one meanwhile. */
+enum polder_result polder_write_end(struct polder_writers *writers, const char *document);
+
 /* Why the last call failed; valid until the next one. */
 const char *polder_error(const struct polder_writers *writers);
 

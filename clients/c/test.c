@@ -56,6 +56,16 @@ int main(int argc, char **argv)
     CHECK(polder_begin(w, trick, 1, token) == POLDER_REFUSED);
     CHECK(polder_end(w, "0-0-0-0") == POLDER_REFUSED);
     CHECK(polder_end(w, "x\nend") == POLDER_REFUSED);
+    struct polder_writers *other = polder_writers_new(argv[1], 100);
+    CHECK(polder_read(w, "c 1") == POLDER_OK);
+    CHECK(polder_read(other, "c 1") == POLDER_OK);
+    CHECK(polder_read_end(other, "c 1") == POLDER_OK);
+    CHECK(polder_write(other, "c 1") == POLDER_UNREACHABLE);
+    polder_writers_free(other);
+    CHECK(polder_read_end(w, "c 1") == POLDER_OK);
+    CHECK(polder_read_end(w, "c 1") == POLDER_GONE);
+    CHECK(polder_write(w, "c 1") == POLDER_OK);
+    CHECK(polder_write_end(w, "c 1") == POLDER_OK);
     /* A token holds over connections. */
     CHECK(polder_begin(w, tags, 3, kept) == POLDER_OK);
     polder_writers_free(w);

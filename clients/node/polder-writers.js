@@ -70,6 +70,34 @@ class Writers {
     if (answer !== 'ok') throw unfit(answer);
   }
 
+  /** Waits until nobody writes a document, for `timeoutMs` at most; it may be read then, until
+   * `readEnd` or the end of the connection. Calls behind it wait too: use another object. */
+  read(document) {
+    return this.#gate('read', document);
+  }
+
+  /** False if it was free already: the connection was another one meanwhile. */
+  readEnd(document) {
+    return this.#gate('read-end', document);
+  }
+
+  /** Waits until nobody reads or writes a document; it may be written then, until `writeEnd` or the
+   * end of the connection. Caches know nothing of it: begin an update too. */
+  write(document) {
+    return this.#gate('write', document);
+  }
+
+  /** False if it was free already: the connection was another one meanwhile. */
+  writeEnd(document) {
+    return this.#gate('write-end', document);
+  }
+
+  async #gate(word, document) {
+    const answer = await this.#ask(tagLine(word, [document]));
+    if (answer !== 'ok' && answer !== 'gone') throw unfit(answer);
+    return answer === 'ok';
+  }
+
   /** Ends the connection. What was begun stays pending until its token ends it. */
   close() {
     if (this.#socket) this.#socket.fail(new WritersError('closed'));

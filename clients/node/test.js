@@ -24,6 +24,7 @@ async function main(socket) {
   const kept = await writers.begin(['node:3']);
   writers.close();
   assert.equal(await writers.end(kept), true);
+  await gate(socket, writers);
   const malformed = (error) => error instanceof Refused && error.code === 'malformed';
   await assert.rejects(writers.begin([]), malformed);
   await assert.rejects(writers.begin(['']), malformed);
@@ -35,6 +36,18 @@ async function main(socket) {
   await assert.rejects(new Writers(`${socket}.none`, { timeoutMs: 100 }).begin(['a']), WritersError);
   await silent();
   console.log('node: ok');
+}
+
+async function gate(socket, writers) {
+  await writers.read('node 1');
+  const other = new Writers(socket, { timeoutMs: 100 });
+  await other.read('node 1');
+  assert.equal(await other.readEnd('node 1'), true);
+  await assert.rejects(other.write('node 1'), WritersError);
+  assert.equal(await writers.readEnd('node 1'), true);
+  assert.equal(await writers.readEnd('node 1'), false);
+  await writers.write('node 1');
+  assert.equal(await writers.writeEnd('node 1'), true);
 }
 
 async function silent() {

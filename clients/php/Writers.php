@@ -98,6 +98,45 @@ final class Writers
         }
     }
 
+    /**
+     * Waits until nobody writes a document, for the object's time-out at most; it may be read then,
+     * until `readEnd` or the end of the connection.
+     */
+    public function read(string $document): void
+    {
+        $this->gate('read', $document);
+    }
+
+    /** False if it was free already: the connection was another one meanwhile. */
+    public function readEnd(string $document): bool
+    {
+        return $this->gate('read-end', $document);
+    }
+
+    /**
+     * Waits until nobody reads or writes a document; it may be written then, until `writeEnd` or the
+     * end of the connection. Caches know nothing of it: begin an update too.
+     */
+    public function write(string $document): void
+    {
+        $this->gate('write', $document);
+    }
+
+    /** False if it was free already: the connection was another one meanwhile. */
+    public function writeEnd(string $document): bool
+    {
+        return $this->gate('write-end', $document);
+    }
+
+    private function gate(string $word, string $document): bool
+    {
+        $answer = $this->ask(self::tagLine($word, [$document]));
+        if ($answer !== 'ok' && $answer !== 'gone') {
+            throw $this->unfit($answer);
+        }
+        return $answer === 'ok';
+    }
+
     private function finish(string $word, string $token): bool
     {
         if (preg_match('/^[0-9a-f-]+$/D', $token) !== 1) {

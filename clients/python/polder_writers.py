@@ -86,6 +86,30 @@ class Writers:
         if answer != "ok":
             raise WritersError(f"an answer that does not fit: {answer!r}")
 
+    def read(self, document):
+        """Waits until nobody writes a document, for `timeout_s` at most; it may be read then, until
+        `read_end` or the end of the connection."""
+        self._gate("read", document)
+
+    def read_end(self, document):
+        """False if it was free already: the connection was another one meanwhile."""
+        return self._gate("read-end", document)
+
+    def write(self, document):
+        """Waits until nobody reads or writes a document; it may be written then, until `write_end`
+        or the end of the connection. Caches know nothing of it: begin an update too."""
+        self._gate("write", document)
+
+    def write_end(self, document):
+        """False if it was free already: the connection was another one meanwhile."""
+        return self._gate("write-end", document)
+
+    def _gate(self, word, document):
+        answer = self._ask(self._tag_line(word, [document]))
+        if answer not in ("ok", "gone"):
+            raise WritersError(f"an answer that does not fit: {answer!r}")
+        return answer == "ok"
+
     @contextlib.contextmanager
     def update(self, tags):
         """Begins before a block and ends after it, also where the block fails: an end voids too

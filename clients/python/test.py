@@ -32,6 +32,7 @@ def main(path):
         token = writers.begin(["python:3"])
         writers.close()
         assert writers.end(token) is True
+        gate(path, writers)
         assert raises(Refused, lambda: writers.begin([])).code == "malformed"
         assert raises(Refused, lambda: writers.begin([""])).code == "malformed"
         assert raises(Refused, lambda: writers.end("0-0-0-0")).code == "malformed"
@@ -42,6 +43,19 @@ def main(path):
     raises(WritersError, lambda: Writers(path + ".none", timeout_s=0.1).begin(["a"]))
     silent()
     print("python: ok")
+
+
+def gate(path, writers):
+    writers.read("python 1")
+    with Writers(path, timeout_s=0.1) as other:
+        other.read("python 1")
+        assert other.read_end("python 1") is True
+        raises(WritersError, lambda: other.write("python 1"))
+        assert writers.read_end("python 1") is True
+        assert writers.read_end("python 1") is False
+    with Writers(path) as other:
+        other.write("python 1")
+        assert other.write_end("python 1") is True
 
 
 def fail_within(writers):

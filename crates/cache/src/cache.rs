@@ -6,8 +6,9 @@ use std::sync::{Arc, PoisonError, RwLock};
 
 use http::{HeaderMap, HeaderName, Method};
 use pool_model::SiteId;
-use quick_cache::UnitWeighter;
+use quick_cache::{Equivalent as _, UnitWeighter};
 
+use crate::disk::{Disk, Done, Handle, Recalled};
 use crate::entry::{Answer, Client, Entry};
 use crate::fetch::Fetch;
 use crate::key::{Key, KeyRef, Request};
@@ -42,6 +43,23 @@ pub enum Lookup<P> {
     Fetch(Box<Fetch<P>>),
     /// The client wants it from the cache alone, and there is none: a 504.
     NotCached,
+    /// The disk may hold what memory does not: see [`Cache::recall`].
+    OnDisk(Box<OnDisk<P>>),
+}
+
+/// A request whose response the disk may hold.
+#[derive(Debug)]
+pub struct OnDisk<P> {
+    key: Key,
+    otherwise: Lookup<P>,
+}
+
+impl<P> OnDisk<P> {
+    /// What the look-up says if the disk is not asked.
+    #[must_use]
+    pub fn otherwise(self) -> Lookup<P> {
+        self.otherwise
+    }
 }
 
 /// Why a request is not for the cache.
@@ -101,12 +119,20 @@ pub struct Cache<P> {
     /// Hashes of keys whose responses are not kept, and until when that is believed.
     lasting: quick_cache::sync::Cache<u64, UnixMs, UnitWeighter, RandomState>,
     pub(crate) state: RandomState,
+    /// Its threads end with this.
+    _disk: Option<Disk<P>>,
 }
 
 impl<P> Cache<P> {
-    /// An empty one.
+    /// An empty one, in memory alone.
     #[must_use]
     pub fn new(limits: &Limits) -> Self {
+        Self::with(limits, None)
+    }
+
+    /// An empty one, whose memory gives up to the disk, if there is one.
+    #[must_use]
+    pub fn with(limits: &Limits, disk: Option<Disk<P>>) -> Self {
         let state = RandomState::new();
         let lasting = quick_cache::sync::Cache::with(
             LASTING_MAX,
@@ -117,17 +143,27 @@ impl<P> Cache<P> {
         );
         Self {
             name: limits.name.clone(),
-            store: Store::new(limits),
+            store: Store::new(limits, disk.as_ref().map(Disk::handle)),
             purges: Purges::new(),
             counters: Counters::new(),
             varied: RwLock::new(HashMap::new()),
             lasting,
             state,
+            _disk: disk,
         }
     }
 
     /// What there is for a request. Costs a hash, a lock for reading and a few comparisons.
     pub fn lookup(&self, rules: &Rules, request: &Request<'_>) -> Lookup<P> {
+        self.find_or(rules, request, None)
+    }
+
+    fn find_or(
+        &self,
+        rules: &Rules,
+        request: &Request<'_>,
+        recalled: Option<Arc<Variants<P>>>,
+    ) -> Lookup<P> {
         if let Err(why) = is_for_cache(rules, request) {
             return self.bypass(why);
         }
@@ -136,8 +172,9 @@ impl<P> Cache<P> {
             return self.bypass(Forward::Request);
         }
         let key = request.key();
-        let variants = self.store.get(&key);
+        let variants = self.store.get(&key).or(recalled);
         let found = variants.as_ref().map(|variants| self.find(rules, request, variants));
+        let is_new = found.is_none();
         let lookup = match found {
             Some(Found::Entry(entry)) => self.judge(rules, request, &asked, entry),
             Some(Found::Old(entry)) => {
@@ -155,10 +192,36 @@ impl<P> Cache<P> {
                 Lookup::Fetch(self.fetch(rules, request, Forward::UriMiss, None))
             }
         };
-        if asked.only_if_cached && matches!(lookup, Lookup::Fetch(_)) {
-            return Lookup::NotCached;
+        let lookup = match lookup {
+            Lookup::Fetch(_) if asked.only_if_cached => Lookup::NotCached,
+            lookup => lookup,
+        };
+        if is_new && self.store.disk().is_some_and(|disk| disk.has(&key)) {
+            return Lookup::OnDisk(Box::new(OnDisk { key: key.to_key(), otherwise: lookup }));
         }
         lookup
+    }
+
+    /// Asks the disk. `done` is told, by this thread or another one, what to call
+    /// [`Cache::recalled`] with; it is dropped if the cache is.
+    pub fn recall(&self, on_disk: &OnDisk<P>, done: Done<P>) {
+        if let Some(disk) = self.store.disk() {
+            disk.recall(&on_disk.key.borrowed(), done);
+        }
+    }
+
+    /// Looks a request up when the disk has answered. What it held is in memory from now on, or,
+    /// where memory has no room, for this request alone. Again [`Lookup::OnDisk`] if something else
+    /// was stored and given up meanwhile.
+    pub fn recalled(
+        &self,
+        rules: &Rules,
+        request: &Request<'_>,
+        recalled: Recalled<P>,
+    ) -> Lookup<P> {
+        let restored = self.store.restore(recalled);
+        let own = restored.filter(|(key, _)| request.key().equivalent(key));
+        self.find_or(rules, request, own.map(|(_, variants)| variants))
     }
 
     /// The answer of a hit, which counts as one. In mode `strict` its proof was found to hold since
@@ -212,8 +275,8 @@ impl<P> Cache<P> {
         match what {
             Purge::Url(key) => self.store.remove(&key),
             Purge::Tag(..) => {}
-            Purge::Site(site) => self.store.retain(|key, _| key.site() != site),
-            Purge::All => self.store.retain(|_, _| false),
+            Purge::Site(site) => self.store.forget(Some(site)),
+            Purge::All => self.store.forget(None),
         }
     }
 
@@ -232,7 +295,8 @@ impl<P> Cache<P> {
     #[must_use]
     pub fn stats(&self) -> Stats {
         let (urls, bytes, evicted) = self.store.held();
-        Stats { urls, bytes, evicted, ..self.counters.read() }
+        let disk = self.store.disk().map(Handle::stats);
+        Stats { urls, bytes, evicted, disk, ..self.counters.read() }
     }
 
     fn bypass(&self, why: Forward) -> Lookup<P> {

@@ -7,13 +7,14 @@ use crate::conditional::Validators;
 use crate::directives::Directives;
 use crate::entry;
 use crate::fetch::Fetch;
+use crate::files;
 use crate::freshness::{self, Freshness, Times};
 use crate::key::Key;
 use crate::moment::UnixMs;
 use crate::options::{Mode, Rules};
 use crate::respond::Head;
 use crate::rules::{Judged, NotStored};
-use crate::tags::Tags;
+use crate::tags::{Tags, TooManyTags};
 use crate::vary::Selected;
 
 /// Everything about a response that is to be stored but its body.
@@ -64,8 +65,8 @@ impl<'a, P> Answered<'a, P> {
             directives: &self.directives,
         };
         judged.check()?;
-        let tags = Tags::of(&self.head.headers)?;
         let strict = self.rules.mode == Mode::Strict;
+        let tags = if strict { self.tags_and_files()? } else { Tags::of(&self.head.headers)? };
         if strict && tags.is_empty() {
             return Err(NotStored::Untagged);
         }
@@ -78,6 +79,15 @@ impl<'a, P> Answered<'a, P> {
             return Err(NotStored::NotProved);
         }
         Ok(self.with(freshness, selected, tags, proof))
+    }
+
+    /// The tags that the server names, and those of the file that the path leads to.
+    fn tags_and_files(&self) -> Result<Tags, TooManyTags> {
+        let at = self.rules.files_at.as_deref();
+        let key = self.fetch.key.borrowed();
+        let files = at.and_then(|at| files::tags_of_request(at, key.path_and_query()).ok());
+        let files = files.unwrap_or_default();
+        Tags::of_and(&self.head.headers, files.iter().map(String::as_bytes))
     }
 
     /// The same for one answer alone, of what may not be stored.

@@ -192,6 +192,24 @@ impl Key {
     pub fn text_bytes(&self) -> usize {
         self.text.len()
     }
+
+    /// Site, scheme, bytes of the authority, and authority with path and query.
+    pub(crate) fn parts(&self) -> (SiteId, Scheme, u32, &str) {
+        // The edge bounds heads far below 4 GiB; what is longer is no key when it is read.
+        let path_at = u32::try_from(self.path_at).unwrap_or(u32::MAX);
+        (self.site, self.scheme, path_at, &self.text)
+    }
+
+    /// The key of these; `None` if they are none.
+    pub(crate) fn from_parts(
+        site: SiteId,
+        scheme: Scheme,
+        authority_bytes: u32,
+        text: &str,
+    ) -> Option<Self> {
+        let path_at = usize::try_from(authority_bytes).ok()?;
+        text.is_char_boundary(path_at).then(|| Self { site, scheme, path_at, text: text.into() })
+    }
 }
 
 impl Hash for Key {

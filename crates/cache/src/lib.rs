@@ -1,8 +1,9 @@
 //! An HTTP cache without sockets: what may be kept, what may be answered, and where it lies.
 //!
 //! RFC 9111 as a shared cache, `CDN-Cache-Control` (RFC 9213), `Cache-Status` (RFC 9211), and tags.
-//! Nothing here reads a clock, opens a socket or waits: times are arguments, servers are asked by
-//! the edge. The life of a request:
+//! Nothing here reads a clock or opens a socket, and no caller waits: times are arguments, servers
+//! are asked by the edge, and the disk tier ([`Disk`]) reads and writes in threads of its own. The
+//! life of a request:
 //!
 //! ```text
 //! cache.lookup(rules, request)
@@ -10,6 +11,7 @@
 //!   Hit       strict: read the versions now; does hit.proof() hold?
 //!               yes: cache.hit() is the answer      no: cache.refused() is mostly a fetch
 //!   NotCached 504
+//!   OnDisk    cache.recall(), then cache.recalled() looks up again
 //!   Fetch     collapse.arrive(fetch.flight())
 //!               (if fetch.is_shared(); else it is alone)
 //!               Wait: until woken, then look up again (request.waited)
@@ -45,9 +47,11 @@ mod collapse;
 mod conditional;
 mod date;
 mod directives;
+mod disk;
 mod draft;
 mod entry;
 mod fetch;
+pub mod files;
 mod fill;
 pub mod forward;
 mod freshness;
@@ -66,8 +70,9 @@ mod structured;
 pub mod tags;
 mod vary;
 
-pub use cache::{Bypass, Cache, Explained, Hit, Lookup, Question};
+pub use cache::{Bypass, Cache, Explained, Hit, Lookup, OnDisk, Question};
 pub use collapse::{Collapse, CollapseLimits, FlightId, Landing, Role, Ticket, Wake};
+pub use disk::{Codec, Disk, DiskLimits, DiskStats, Done, Recalled};
 pub use entry::{Answer, Entry};
 pub use fetch::Fetch;
 pub use fill::Fill;

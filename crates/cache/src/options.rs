@@ -104,6 +104,10 @@ pub struct Rules {
     pub audit_per_million: u32,
     /// Whether clients see the fields with tags.
     pub tags_to_clients: bool,
+    /// Where in its URLs the files of a static server lie (`/`, or a prefix), whose changes
+    /// somebody watches: their responses have the tags of [`files`](crate::files), in mode
+    /// `strict`.
+    pub files_at: Option<String>,
 }
 
 /// A day.
@@ -130,6 +134,7 @@ impl Default for Rules {
             object_max_bytes: 8 << 20,
             audit_per_million: 0,
             tags_to_clients: false,
+            files_at: None,
         }
     }
 }

@@ -23,7 +23,7 @@ use crate::tags::Tags;
 
 /// Words of the table: half a megabyte, so that a thousand purges an hour hit a stored response of
 /// ten tags by mistake about once in seven.
-const WORDS: usize = 1 << 16;
+pub(crate) const WORDS: usize = 1 << 16;
 
 /// What is to be purged.
 #[derive(Debug, Clone, Copy)]

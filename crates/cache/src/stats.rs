@@ -2,6 +2,7 @@
 
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
+use crate::disk::DiskStats;
 use crate::status::Forward;
 
 /// Counters on lines of their own, so that threads which count at once do not wait for each other:
@@ -148,6 +149,8 @@ pub struct Stats {
     pub urls: u64,
     /// Bytes held.
     pub bytes: u64,
+    /// What the disk tier holds and has done, if there is one.
+    pub disk: Option<DiskStats>,
 }
 
 impl Default for Stats {
@@ -166,6 +169,7 @@ impl Default for Stats {
             evicted: 0,
             urls: 0,
             bytes: 0,
+            disk: None,
         }
     }
 }

@@ -42,11 +42,19 @@ pub struct TooManyTags;
 impl Tags {
     /// All tags of a response's head, from all its fields.
     pub fn of(headers: &HeaderMap) -> Result<Self, TooManyTags> {
+        Self::of_and(headers, [])
+    }
+
+    /// The same, and these.
+    pub(crate) fn of_and<'a>(
+        headers: &'a HeaderMap,
+        more: impl IntoIterator<Item = &'a [u8]>,
+    ) -> Result<Self, TooManyTags> {
         let values = FIELDS.iter().flat_map(|field| {
             let lines = headers.get_all(field).iter();
             lines.flat_map(move |line| split(field, line.as_bytes()))
         });
-        Self::from_tags(values)
+        Self::from_tags(values.chain(more))
     }
 
     /// These tags.

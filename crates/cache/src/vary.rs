@@ -48,16 +48,16 @@ pub(crate) fn names(headers: &HeaderMap) -> Result<Vec<HeaderName>, ForNobodyEls
 /// The fields, and their values in the request, that a stored response is for.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub(crate) struct Selected {
-    fields: Box<[Field]>,
+    pub(crate) fields: Box<[Field]>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
-struct Field {
-    name: HeaderName,
+pub(crate) struct Field {
+    pub(crate) name: HeaderName,
     /// What the request carried if it was one line: most requests that match carry just that.
-    raw: Option<Box<[u8]>>,
+    pub(crate) raw: Option<Box<[u8]>>,
     /// What it means; `None`: the field was absent.
-    meaning: Option<Box<[u8]>>,
+    pub(crate) meaning: Option<Box<[u8]>>,
 }
 
 impl Selected {

@@ -204,6 +204,8 @@ pub struct Options {
     pub upgrade_idle_ms: u64,
     /// Memory for the responses that the cache keeps, of all sites and threads.
     pub cache_bytes: u64,
+    /// Where the cache keeps what its memory has no room for; none: nowhere.
+    pub cache_disk: Option<cache::DiskLimits>,
     /// The access log, if there is one.
     pub access_log: Option<LogOptions>,
 }
@@ -247,6 +249,7 @@ impl Default for Options {
             upgraded_max: 10_000,
             upgrade_idle_ms: 3_600_000,
             cache_bytes: 256 << 20,
+            cache_disk: None,
             access_log: None,
         }
     }

@@ -78,7 +78,11 @@ impl Client {
     }
 
     fn close(&mut self, word: &str, token: Token) -> Result<Ended, ClientError> {
-        match self.ask(format!("{word} {token}\n").as_bytes())?.as_str() {
+        self.ended(format!("{word} {token}\n").as_bytes())
+    }
+
+    fn ended(&mut self, line: &[u8]) -> Result<Ended, ClientError> {
+        match self.ask(line)?.as_str() {
             "" => Ok(Ended::Now),
             "gone" => Ok(Ended::Before),
             other => Err(ClientError::WrongAnswer(other.to_owned())),
@@ -92,6 +96,52 @@ impl Client {
     pub fn invalidate<T: AsRef<[u8]>>(&mut self, tags: &[T]) -> Result<(), ClientError> {
         let answer = self.ask(&line::tag_line("invalidate", tags)?)?;
         if answer.is_empty() { Ok(()) } else { Err(ClientError::WrongAnswer(answer)) }
+    }
+
+    /// Waits until nobody writes a document, and nobody who came before waits to; then it may be
+    /// read, until [`Client::read_end`] or the end of the connection.
+    ///
+    /// # Errors
+    /// It may not be read. After a time-out the connection is of no more use: drop it, which frees
+    /// the place.
+    pub fn read(&mut self, document: &str) -> Result<(), ClientError> {
+        self.enter("read", document)
+    }
+
+    /// It has been read.
+    ///
+    /// # Errors
+    /// Nobody answers: then the place is free too.
+    pub fn read_end(&mut self, document: &str) -> Result<Ended, ClientError> {
+        self.leave("read-end", document)
+    }
+
+    /// Waits until nobody reads or writes a document; then this one may, until
+    /// [`Client::write_end`] or the end of the connection. Caches know nothing of it: begin an
+    /// update too.
+    ///
+    /// # Errors
+    /// As for [`Client::read`].
+    pub fn write(&mut self, document: &str) -> Result<(), ClientError> {
+        self.enter("write", document)
+    }
+
+    /// It has been written.
+    ///
+    /// # Errors
+    /// As for [`Client::read_end`].
+    pub fn write_end(&mut self, document: &str) -> Result<Ended, ClientError> {
+        self.leave("write-end", document)
+    }
+
+    fn enter(&mut self, word: &str, document: &str) -> Result<(), ClientError> {
+        let answer = self.ask(&line::tag_line(word, &[document])?)?;
+        if answer.is_empty() { Ok(()) } else { Err(ClientError::WrongAnswer(answer)) }
+    }
+
+    fn leave(&mut self, word: &str, document: &str) -> Result<Ended, ClientError> {
+        let line = line::tag_line(word, &[document])?;
+        self.ended(&line)
     }
 
     /// What is pending, and whether the table serves hits.

@@ -10,6 +10,7 @@
 //! Answering costs some microseconds: one begin and end of one tag are about twenty operations on
 //! the table's words, and nothing waits.
 
+use crate::gate::{self, Entered, Gates};
 use crate::line::{self, Code, Malformed, Request, Token, Whose};
 use shared_state::versions::{
     BeginError, Decided, SettleError, Ticket, Update, VersionTable, WriterId,
@@ -87,13 +88,26 @@ impl PendingWriter {
     }
 }
 
-/// One site's version table, and the updates that began here.
+/// Whether a line has its answer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[must_use]
+pub enum Answered {
+    /// It has.
+    Now,
+    /// It will be `ok` when [`Desk::take_admitted`] names the connection; whose next lines wait.
+    Later,
+}
+
+/// One site's version table, the updates that began here, and the gates of its documents.
 pub struct Desk {
     table: VersionTable,
     live: HashMap<WriterId, Live>,
     /// Writers of updates that began at an earlier process.
     inherited: HashSet<WriterId>,
     next: u32,
+    gates: Gates,
+    /// Connections whose wait at a gate is over.
+    admitted: Vec<u64>,
 }
 
 impl Desk {
@@ -102,23 +116,37 @@ impl Desk {
     #[must_use]
     pub fn new(table: VersionTable, first_name: u32) -> Self {
         let inherited = table.undecided().into_iter().collect();
-        Self { table, live: HashMap::new(), inherited, next: first_name }
+        let (live, gates, admitted) = (HashMap::new(), Gates::default(), Vec::new());
+        Self { table, live, inherited, next: first_name, gates, admitted }
     }
 
     /// Answers a line, which comes without its line feed. `now` only serves to tell ages.
-    pub fn answer(&mut self, line: &[u8], peer: &Peer, now: Duration, out: &mut Vec<u8>) {
+    pub fn answer(
+        &mut self,
+        line: &[u8],
+        peer: &Peer,
+        now: Duration,
+        out: &mut Vec<u8>,
+    ) -> Answered {
         let answered = match line::parse(line) {
             Ok(request) => self.carry_out(&request, peer, now, out),
             Err(malformed) => Err(Refused::from(malformed)),
         };
-        if let Err(Refused { code, words }) = answered {
+        answered.unwrap_or_else(|Refused { code, words }| {
             // Writing to memory does not fail.
             let _ = writeln!(out, "error {} {words}", code.name());
-        }
+            Answered::Now
+        })
     }
 
-    /// A connection has ended. What it began stays pending.
+    /// Connections whose wait has come to its end since this was asked last.
+    pub fn take_admitted(&mut self) -> Vec<u64> {
+        std::mem::take(&mut self.admitted)
+    }
+
+    /// A connection has ended. What it began stays pending; its places in gates are free.
     pub fn disconnected(&mut self, connection: u64) {
+        self.gates.disconnected(connection, &mut self.admitted);
         for live in self.live.values_mut().filter(|live| live.peer.connection == connection) {
             live.is_connected = false;
         }
@@ -130,7 +158,7 @@ impl Desk {
         peer: &Peer,
         now: Duration,
         out: &mut Vec<u8>,
-    ) -> Result<(), Refused> {
+    ) -> Result<Answered, Refused> {
         match request {
             Request::Begin(tags) => {
                 let token = self.begin(tags, peer, now)?;
@@ -138,8 +166,7 @@ impl Desk {
             }
             // An update that was rolled back ends as any other: see `VersionTable::abort`.
             Request::End(token) | Request::Abort(token) => {
-                let text = if self.end(token.0)? { "ok\n" } else { "gone\n" };
-                out.extend_from_slice(text.as_bytes());
+                tell_end(self.end(token.0)?, out);
             }
             Request::Invalidate(tags) => {
                 let (_, update) = self.begin_named(tags)?;
@@ -157,8 +184,18 @@ impl Desk {
                 let settled = self.settle(*whose)?;
                 let _ = writeln!(out, "ok {settled}");
             }
+            Request::Enter(kind, document) => {
+                if self.gates.enter(peer.connection, document, *kind)? == Entered::Wait {
+                    return Ok(Answered::Later);
+                }
+                out.extend_from_slice(b"ok\n");
+            }
+            Request::Leave(kind, document) => {
+                let admitted = &mut self.admitted;
+                tell_end(self.gates.leave(peer.connection, document, *kind, admitted), out);
+            }
         }
-        Ok(())
+        Ok(Answered::Now)
     }
 
     fn begin(&mut self, tags: &[&[u8]], peer: &Peer, now: Duration) -> Result<Token, Refused> {
@@ -267,6 +304,10 @@ impl Desk {
     }
 }
 
+fn tell_end(is_ended: bool, out: &mut Vec<u8>) {
+    out.extend_from_slice(if is_ended { "ok\n" } else { "gone\n" }.as_bytes());
+}
+
 /// Why a line's wish was not fulfilled.
 struct Refused {
     code: Code,
@@ -282,6 +323,16 @@ impl Refused {
 impl From<Malformed> for Refused {
     fn from(malformed: Malformed) -> Self {
         Self { code: Code::Malformed, words: malformed.to_string() }
+    }
+}
+
+impl From<gate::Refused> for Refused {
+    fn from(refused: gate::Refused) -> Self {
+        let code = match refused {
+            gate::Refused::There => Code::Failed,
+            gate::Refused::Full => Code::Busy,
+        };
+        Self { code, words: refused.to_string() }
     }
 }
 

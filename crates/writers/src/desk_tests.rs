@@ -23,7 +23,8 @@ fn open() -> VersionTable {
 
 fn ask(desk: &mut Desk, peer: &Peer, line: &str) -> String {
     let mut out = Vec::new();
-    desk.answer(line.as_bytes(), peer, Duration::from_secs(9), &mut out);
+    let answered = desk.answer(line.as_bytes(), peer, Duration::from_secs(9), &mut out);
+    assert_eq!(answered == Answered::Later, out.is_empty());
     String::from_utf8(out).unwrap()
 }
 
@@ -98,7 +99,7 @@ fn what_a_connection_leaves_stays_until_the_owner_settles_it() {
     assert!(!is_valid(&table, table.fill().unwrap(), "a"));
     let live = Peer { connection: 3, ..WRITER };
     let mut out = Vec::new();
-    desk.answer(b"begin b", &live, Duration::from_secs(4), &mut out);
+    let _ = desk.answer(b"begin b", &live, Duration::from_secs(4), &mut out);
     assert_eq!(
         ask(&mut desk, &OWNER, "pending"),
         "ok 2 open\n000000a0 1 0 70 1000 disconnected\n000000a1 1 5 70 1000 connected\n"
@@ -143,4 +144,25 @@ fn a_full_table_says_so_and_takes_updates_again() {
         assert_eq!(ask(&mut desk, &WRITER, &format!("end {token}")), "ok\n");
     }
     begin(&mut desk, "more");
+}
+
+#[test]
+fn a_document_is_never_read_while_it_is_written() {
+    let mut desk = Desk::new(open(), 1);
+    let other = Peer { connection: 3, ..WRITER };
+    assert_eq!(ask(&mut desk, &WRITER, "read a b"), "ok\n");
+    assert_eq!(ask(&mut desk, &OWNER, "read a b"), "ok\n");
+    assert_eq!(ask(&mut desk, &other, "write a b"), "", "it waits");
+    assert!(ask(&mut desk, &WRITER, "write a b").starts_with("error failed "));
+    assert_eq!(ask(&mut desk, &WRITER, "read-end a b"), "ok\n");
+    assert_eq!(ask(&mut desk, &WRITER, "read-end a b"), "gone\n");
+    assert_eq!(ask(&mut desk, &WRITER, "read a b"), "", "behind the writer");
+    assert!(desk.take_admitted().is_empty());
+    // A writer's update outlives it, its place at the gate does not.
+    desk.disconnected(OWNER.connection);
+    assert_eq!(desk.take_admitted(), [other.connection]);
+    let answer = ask(&mut desk, &other, "begin a");
+    desk.disconnected(other.connection);
+    assert_eq!(desk.take_admitted(), [WRITER.connection]);
+    assert!(ask(&mut desk, &OWNER, "pending").starts_with("ok 1 "), "{answer}");
 }

@@ -7,12 +7,17 @@
 //! invalidate TAG...   ok                  begin and end in one, after a commit
 //! pending             ok N, N lines       updates that are not ended      \ the pool's own
 //! settle WRITER       ok N                ends what a dead writer left    / user and root
+//! read DOCUMENT       ok, when it may     with other readers; behind writers that came before
+//! read-end DOCUMENT   ok | gone
+//! write DOCUMENT      ok, when it may     alone
+//! write-end DOCUMENT  ok | gone
 //! (any of them)       error CODE WORDS    not done
 //! ```
 //!
 //! A line ends with a line feed. The byte behind the first word, a blank or a tab, stands between
 //! the tags too: with tabs, tags may hold blanks. A tag is any bytes but control characters.
 
+use crate::gate::Use;
 use remote_memory::Incarnation;
 use shared_state::versions::{Ticket, UPDATE_SLOTS_MAX, WriterId};
 use std::fmt;
@@ -112,6 +117,10 @@ pub enum Request<'l> {
     Pending,
     /// Ends what dead writers left.
     Settle(Whose),
+    /// Waits until a document may be used so.
+    Enter(Use, &'l [u8]),
+    /// Ends that.
+    Leave(Use, &'l [u8]),
 }
 
 /// What is wrong with a line. The answer is `error CODE WORDS`.
@@ -121,7 +130,9 @@ pub enum Malformed {
     #[error("the line is longer than {LINE_BYTES_MAX} bytes")]
     TooLong,
     /// No word of ours.
-    #[error("known are begin, end, abort, invalidate, pending and settle")]
+    #[error(
+        "known are begin, end, abort, invalidate, pending, settle, read, read-end, write, write-end"
+    )]
     UnknownWord,
     /// No tag, or an empty one.
     #[error("a tag is missing: write `begin TAG...`, one blank or one tab between tags")]
@@ -162,10 +173,19 @@ pub fn parse(line: &[u8]) -> Result<Request<'_>, Malformed> {
         b"end" => Token::parse(argument()).map(Request::End).ok_or(Malformed::BadToken),
         b"abort" => Token::parse(argument()).map(Request::Abort).ok_or(Malformed::BadToken),
         b"settle" => Whose::parse(argument()).map(Request::Settle).ok_or(Malformed::BadWriter),
+        b"read" => document(argument()).map(|document| Request::Enter(Use::Read, document)),
+        b"read-end" => document(argument()).map(|document| Request::Leave(Use::Read, document)),
+        b"write" => document(argument()).map(|document| Request::Enter(Use::Write, document)),
+        b"write-end" => document(argument()).map(|document| Request::Leave(Use::Write, document)),
         b"pending" if rest.is_none() => Ok(Request::Pending),
         b"pending" => Err(Malformed::Surplus),
         _ => Err(Malformed::UnknownWord),
     }
+}
+
+/// A document has a name like a tag, blanks and all.
+fn document(name: &[u8]) -> Result<&[u8], Malformed> {
+    check_tag(name).map(|()| name)
 }
 
 fn tags<'l>(rest: Option<(&'l u8, &'l [u8])>) -> Result<Vec<&'l [u8]>, Malformed> {
@@ -266,6 +286,8 @@ mod tests {
         assert_eq!(parse(b"pending"), Ok(Request::Pending));
         let writer = Whose::Writer(WriterId(0x0a));
         assert_eq!(parse(b"settle 0000000a"), Ok(Request::Settle(writer)));
+        assert_eq!(parse(b"read a b"), Ok(Request::Enter(Use::Read, b"a b")));
+        assert_eq!(parse(b"write-end\ta"), Ok(Request::Leave(Use::Write, b"a")));
         assert_eq!(parse(b"settle earlier"), Ok(Request::Settle(Whose::Earlier)));
     }
 
@@ -274,12 +296,14 @@ mod tests {
         let many = "begin".to_owned() + &" x".repeat(TAGS_MAX + 1);
         let long = format!("begin {}", "x".repeat(TAG_BYTES_MAX + 1));
         let endless = "x".repeat(LINE_BYTES_MAX);
-        let cases: [(&str, Malformed); 18] = [
+        let cases: [(&str, Malformed); 20] = [
             ("", Malformed::UnknownWord),
             ("BEGIN a", Malformed::UnknownWord),
             ("begin", Malformed::NoTag),
             ("begin ", Malformed::NoTag),
             ("begin a  b", Malformed::NoTag),
+            ("read", Malformed::NoTag),
+            ("write-end a\tb", Malformed::BadTag),
             ("begin a ", Malformed::NoTag),
             ("begin a\tb", Malformed::BadTag),
             ("begin\t a", Malformed::BadTag),

@@ -1,13 +1,15 @@
 //! The writers' sockets: who may come in, and bytes to lines and back.
 //!
 //! One thread serves all connections of a site's desk, so that answering needs no lock. It sleeps
-//! while nobody writes. Answers to lines that came together leave together.
+//! while nobody writes. Answers to lines that came together leave together. A connection that waits
+//! at a gate is read meanwhile, so that its end frees its place, and answered no further.
 
-use crate::desk::{Desk, Peer};
+use crate::desk::{Answered, Desk, Peer};
 use crate::line::{Code, LINE_BYTES_MAX, Malformed};
 use rustix::fs::{Gid, Mode};
 use rustix::net::sockopt::socket_peercred;
 use std::cell::{Cell, RefCell};
+use std::collections::HashMap;
 use std::fs;
 use std::io;
 use std::os::unix::fs::{FileTypeExt as _, MetadataExt as _};
@@ -17,6 +19,7 @@ use std::time::{Duration, Instant};
 use thiserror::Error;
 use tokio::io::AsyncWriteExt as _;
 use tokio::net::{UnixListener, UnixSocket, UnixStream};
+use tokio::sync::oneshot;
 
 /// Connections of one site at once: processes of an application with one each. The next one is
 /// told `error full`.
@@ -147,7 +150,21 @@ struct Room {
     next: Cell<u64>,
     /// What was read last; nobody holds it over an await.
     buffer: RefCell<Box<[u8]>>,
+    /// Connections that wait at a gate.
+    waiting: RefCell<HashMap<u64, oneshot::Sender<()>>>,
     started: Instant,
+}
+
+impl Room {
+    /// Tells those whose wait is over.
+    fn tell_admitted(&self, desk: &mut Desk) {
+        let admitted = desk.take_admitted();
+        let mut waiting = self.waiting.borrow_mut();
+        for tell in admitted.into_iter().filter_map(|connection| waiting.remove(&connection)) {
+            // It may be ending at this moment.
+            let _ = tell.send(());
+        }
+    }
 }
 
 /// Serves a site's writers until it is dropped; their connections then end too. To be awaited
@@ -158,6 +175,7 @@ pub async fn serve(desk: Desk, doors: Vec<Door>) {
         connections: Cell::new(0),
         next: Cell::new(0),
         buffer: RefCell::new(vec![0; READ_BYTES].into_boxed_slice()),
+        waiting: RefCell::default(),
         started: Instant::now(),
     });
     let mut serving = tokio::task::JoinSet::new();
@@ -226,17 +244,26 @@ impl Connection {
                 Ok(0) | Err(_) => return,
                 Ok(_) => {}
             }
-            let rest = self.answer_lines(&kept, before, &mut answers);
-            kept.drain(..rest);
-            let is_endless = kept.len() >= LINE_BYTES_MAX;
-            if is_endless {
-                let (code, why) = (Code::Malformed.name(), Malformed::TooLong);
-                answers.extend_from_slice(format!("error {code} {why}\n").as_bytes());
+            let mut searched = before;
+            loop {
+                let (rest, waits) = self.answer_lines(&kept, searched, &mut answers);
+                kept.drain(..rest);
+                let is_endless = waits.is_none() && kept.len() >= LINE_BYTES_MAX;
+                if is_endless {
+                    let (code, why) = (Code::Malformed.name(), Malformed::TooLong);
+                    answers.extend_from_slice(format!("error {code} {why}\n").as_bytes());
+                }
+                if stream.write_all(&answers).await.is_err() || is_endless {
+                    return;
+                }
+                answers.clear();
+                let Some(told) = waits else { break };
+                if !self.wait(&stream, told, &mut kept).await {
+                    return;
+                }
+                answers.extend_from_slice(b"ok\n");
+                searched = 0;
             }
-            if stream.write_all(&answers).await.is_err() || is_endless {
-                return;
-            }
-            answers.clear();
             // A thousand idle connections keep a thousand small buffers.
             answers.shrink_to(IDLE_BYTES);
             kept.shrink_to(IDLE_BYTES);
@@ -250,23 +277,66 @@ impl Connection {
         Ok(count)
     }
 
-    /// Answers all whole lines, of which none ends before `searched`; where the rest begins.
-    fn answer_lines(&self, bytes: &[u8], searched: usize, answers: &mut Vec<u8>) -> usize {
+    /// Whether it was let in. What it sends meanwhile is kept, as long as there is room.
+    async fn wait(
+        &self,
+        stream: &UnixStream,
+        mut told: oneshot::Receiver<()>,
+        kept: &mut Vec<u8>,
+    ) -> bool {
+        loop {
+            let has_room = kept.len() < LINE_BYTES_MAX;
+            tokio::select! {
+                told = &mut told => return told.is_ok(),
+                ready = stream.readable(), if has_room => {
+                    let read = ready.and_then(|()| self.read(stream, kept));
+                    match read {
+                        Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+                        Ok(0) | Err(_) => return false,
+                        Ok(_) => {}
+                    }
+                }
+            }
+        }
+    }
+
+    /// Answers all whole lines, of which none ends before `searched`, or those up to one that has
+    /// to wait. Where the rest begins, and what to wait for.
+    fn answer_lines(
+        &self,
+        bytes: &[u8],
+        searched: usize,
+        answers: &mut Vec<u8>,
+    ) -> (usize, Option<oneshot::Receiver<()>>) {
         let mut desk = self.room.desk.borrow_mut();
         let now = self.room.started.elapsed();
         let (mut from, mut search) = (0, searched);
         while let Some(length) = bytes[search..].iter().position(|&byte| byte == b'\n') {
             let end = search + length;
-            desk.answer(&bytes[from..end], &self.peer, now, answers);
+            let answered = desk.answer(&bytes[from..end], &self.peer, now, answers);
             (from, search) = (end + 1, end + 1);
+            if answered == Answered::Later {
+                let (tell, told) = oneshot::channel();
+                self.room.waiting.borrow_mut().insert(self.peer.connection, tell);
+                self.room.tell_admitted(&mut desk);
+                return (from, Some(told));
+            }
         }
-        from
+        self.room.tell_admitted(&mut desk);
+        (from, None)
     }
 }
 
 impl Drop for Connection {
     fn drop(&mut self) {
         self.room.connections.set(self.room.connections.get() - 1);
-        self.room.desk.borrow_mut().disconnected(self.peer.connection);
+        self.room.waiting.borrow_mut().remove(&self.peer.connection);
+        let mut desk = self.room.desk.borrow_mut();
+        desk.disconnected(self.peer.connection);
+        self.room.tell_admitted(&mut desk);
     }
 }
+
+#[cfg(test)]
+#[path = "serve_tests.rs"]
+mod tests;

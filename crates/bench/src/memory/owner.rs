@@ -71,7 +71,7 @@ pub(crate) fn process(arguments: &[String]) -> anyhow::Result<()> {
     while let Some(line) = told()? {
         work.end();
         work = Work::start(&line)?;
-        say(&work.threads())?;
+        say(&work.threads.len())?;
     }
     work.end();
     Ok(())
@@ -127,14 +127,13 @@ fn pong() -> anyhow::Result<SocketAddr> {
 
 /// Threads that keep the core busy.
 #[derive(Default)]
-pub(crate) struct Work {
+struct Work {
     stop: Arc<AtomicBool>,
     threads: Vec<JoinHandle<()>>,
 }
 
 impl Work {
-    /// By a line as a helper is told it: `compute N`, `talk N`.
-    pub(crate) fn start(line: &str) -> anyhow::Result<Self> {
+    fn start(line: &str) -> anyhow::Result<Self> {
         let (what, number) = line.split_once(' ').context("what to do, and how many")?;
         let number: usize = number.parse()?;
         if number > THREADS_MAX {
@@ -160,11 +159,7 @@ impl Work {
         self.threads.push(std::thread::spawn(move || run(&stop)));
     }
 
-    pub(crate) fn threads(&self) -> usize {
-        self.threads.len()
-    }
-
-    pub(crate) fn end(self) {
+    fn end(self) {
         self.stop.store(true, Ordering::Relaxed);
         for thread in self.threads {
             // A panic was printed by the thread itself.
@@ -213,7 +208,7 @@ mod tests {
         for line in ["compute 2", "talk 4", "compute 0"] {
             let work = Work::start(line).unwrap();
             let wanted: usize = line.split_once(' ').unwrap().1.parse().unwrap();
-            assert_eq!(work.threads(), wanted);
+            assert_eq!(work.threads.len(), wanted);
             work.end();
         }
         for line in ["dance 2", "compute", "compute x", "compute 100000"] {

@@ -23,8 +23,8 @@ mod report;
 mod run;
 mod shop;
 mod streams;
-pub(crate) mod traces;
-pub(crate) mod zipf;
+mod traces;
+mod zipf;
 
 use crate::cli::QosApps;
 use crate::output::Output;

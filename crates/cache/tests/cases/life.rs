@@ -434,3 +434,22 @@ fn who_has_a_response_of_its_own_neither_waits_nor_leads() {
         assert_eq!(fetch.is_shared(), shared, "{cookies:?} {lines:?}");
     }
 }
+
+#[test]
+fn a_page_of_a_static_server_has_the_tags_of_its_file() {
+    let mut world = World::new(Mode::Strict);
+    world.rules.files_at = Some("/assets".to_owned());
+    world.serves(response(&[]));
+    for path in ["/assets/a/b.html?x", "/other", "/assets/%zz"] {
+        world.get(path, &[]);
+    }
+    let entries = world.cache.explain(&world.key("/assets/a/b.html?x").borrowed());
+    let tags = entries[0].entry.tags().iter();
+    let tags: Vec<_> = tags.map(|tag| String::from_utf8(tag.to_vec()).unwrap()).collect();
+    assert_eq!(tags, ["file:/a/b.html", "files:/", "files:/a/", "files:/a/b.html/"]);
+    assert!(world.hits("/assets/a/b.html?x", &[]));
+    assert!(!world.hits("/other", &[]) && !world.hits("/assets/%zz", &[]), "no tag, no hit");
+    world.rules.mode = Mode::Http;
+    world.get("/assets/c", &[]);
+    assert!(world.cache.explain(&world.key("/assets/c").borrowed()).is_empty());
+}

@@ -132,6 +132,11 @@ impl World {
         let request = request(method, path, headers, self.now);
         self.stored = None;
         let mut lookup = self.cache.lookup(&self.rules, &request);
+        if let Lookup::OnDisk(on_disk) = lookup {
+            let (tell, told) = std::sync::mpsc::channel();
+            self.cache.recall(&on_disk, Box::new(move |recalled| tell.send(recalled).unwrap()));
+            lookup = self.cache.recalled(&self.rules, &request, told.recv().unwrap());
+        }
         if let Lookup::Hit(hit) = lookup {
             if hit.proof().is_none_or(|proof| proof.0 == self.version) {
                 return self.cache.hit(&self.rules, &request, &hit);
@@ -139,6 +144,7 @@ impl World {
             lookup = self.cache.refused(&self.rules, &request, hit);
         }
         let mut fetch = match lookup {
+            Lookup::OnDisk(_) => panic!("the disk was asked"),
             Lookup::Bypass(why) => return self.bypass(&request, why),
             Lookup::NotCached => return error(504),
             Lookup::Hit(_) => unreachable!("what is refused is no hit"),

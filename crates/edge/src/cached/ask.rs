@@ -2,7 +2,7 @@
 
 use super::carry::{Carried, Carrier};
 use super::flights::{Arrived, Lead, Told};
-use super::{Caching, Proof, answered, audit, now};
+use super::{Caching, Proof, answered, audit, disk, now};
 use crate::answer::Reason;
 use crate::attempt::Outgoing;
 use crate::download::{Download, Flight, Meter};
@@ -98,6 +98,10 @@ pub(crate) async fn ask<D: Dispatcher>(
             Lookup::NotCached => {
                 land(turn.lead, Landing::NotStored);
                 return Asked::Response(Box::new(refuse(meter, Reason::NotCached.into(), false)));
+            }
+            Lookup::OnDisk(on_disk) => {
+                lookup = disk::look_up(caching, outgoing, waited, on_disk).await;
+                continue;
             }
             // It may have waited, or come from a lead: the tags must hold now.
             Lookup::Hit(hit) if !caching.holds(&core.far, &hit).await => {

@@ -3,7 +3,8 @@
 //! ```text
 //! look_up ─┬─ hit, and in mode strict its proof holds ─► answer (no dispatcher, no box, no wait)
 //!          ├─ bypass ─► as without a cache, the head through `Cache::passed`
-//!          └─ ask ─┬─ waits for another request's response, then looks up again
+//!          └─ ask ─┬─ waits for the disk, then looks up again
+//!                  ├─ waits for another request's response, then looks up again
 //!                  └─ a server ─► Cache::respond ─┬─► answer (revalidated, or standing in)
 //!                                                 └─► `carry`: fill and client at once
 //! ```
@@ -14,6 +15,7 @@ mod ask;
 mod audit;
 mod carry;
 mod control;
+mod disk;
 mod far;
 mod flights;
 mod versions;
@@ -31,7 +33,7 @@ use crate::face::Dispatcher;
 use crate::options::{Options, SiteOptions};
 use crate::serve::{end_connection, head_of};
 use cache::{Answer, Bypass, Cache, Forward, Head, Hit, Key, Limits, Lookup, Mode, Request, Rules};
-use cache::{Purge, Scheme, Tags, UnixMs};
+use cache::{DiskLimits, Purge, Scheme, Tags, UnixMs};
 use flights::Flights;
 use http::{Response, response};
 use pool_model::SiteId;
@@ -53,12 +55,13 @@ const ENTRIES_EXPECTED_MAX: u64 = 32 * 1024;
 pub(crate) struct Cached {
     pub(crate) cache: Cache<Proof>,
     pub(crate) flights: Arc<Flights>,
-    limits: Limits,
+    limits: (Limits, Option<DiskLimits>),
 }
 
 impl Cached {
-    fn new(limits: Limits) -> Self {
-        Self { cache: Cache::new(&limits), flights: Arc::default(), limits }
+    fn new(limits: Limits, disk: Option<DiskLimits>) -> Self {
+        let cache = Cache::with(&limits, disk.as_ref().and_then(disk::open));
+        Self { cache, flights: Arc::default(), limits: (limits, disk) }
     }
 }
 
@@ -88,9 +91,10 @@ pub(crate) fn cached(options: &Options, before: Option<&Arc<Cached>>) -> Option<
         entries_expected: usize::try_from(expected).unwrap_or(1),
         name: options.via_name.clone(),
     };
+    let limits = (limits, options.cache_disk.clone());
     match before.filter(|before| before.limits == limits) {
         Some(before) => Some(Arc::clone(before)),
-        None => Some(Arc::new(Cached::new(limits))),
+        None => Some(Arc::new(Cached::new(limits.0, limits.1))),
     }
 }
 

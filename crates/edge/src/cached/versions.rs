@@ -7,7 +7,8 @@
 
 use super::far::{FarLinks, FarVersions};
 use cache::{Key, Tags};
-use shared_state::versions::{Filled, Slot, SlotBits, VersionTable};
+use remote_memory::Incarnation;
+use shared_state::versions::{Filled, Slot, SlotBits, Stamp, VersionTable};
 use std::sync::Arc;
 
 /// The tag that every response of a site has.
@@ -38,6 +39,29 @@ impl Proof {
         slots.sort_unstable();
         slots.dedup();
         Self { filled, slots: slots.into_boxed_slice() }
+    }
+
+    /// For the disk tier: incarnation, sequence, and each slot, little-endian.
+    pub(super) fn write(&self, out: &mut Vec<u8>) {
+        let Filled { incarnation, sequence } = self.filled;
+        out.extend_from_slice(&incarnation.0.to_le_bytes());
+        out.extend_from_slice(&sequence.get().to_le_bytes());
+        for slot in &self.slots {
+            out.extend_from_slice(&slot.0.to_le_bytes());
+        }
+    }
+
+    /// What was written so; none if it is something else.
+    pub(super) fn read(bytes: &[u8]) -> Option<Self> {
+        let (incarnation, rest) = bytes.split_first_chunk()?;
+        let (sequence, slots) = rest.split_first_chunk()?;
+        let (incarnation, sequence) =
+            (Incarnation(u64::from_le_bytes(*incarnation)), u64::from_le_bytes(*sequence));
+        let filled = Filled { incarnation, sequence: Stamp::new(sequence)? };
+        let (slots, surplus) = slots.as_chunks();
+        let slots: Box<[Slot]> = slots.iter().map(|slot| Slot(u32::from_le_bytes(*slot))).collect();
+        let within = slots.iter().all(|slot| slot.0 >> SlotBits::MAX == 0);
+        (surplus.is_empty() && within).then_some(Self { filled, slots })
     }
 }
 
@@ -112,6 +136,20 @@ mod tests {
         let proof = Proof::new(bits, filled, &key("http://a.example/"), &tags);
         let expected: [&[u8]; 4] = [b"a", b"b", b"polder:site", b"polder:url:a.example/"];
         assert_eq!(*proof.slots, *bits.slots_of(&expected));
+    }
+
+    #[test]
+    fn a_proof_survives_the_way_to_the_disk_and_back() {
+        let bits = SlotBits::of(1 << 16).unwrap();
+        let tags = Tags::from_tags([b"b".as_slice(), b"a"]).unwrap();
+        let proof = Proof::new(bits, filled(), &key("http://a.example/"), &tags);
+        let mut bytes = Vec::new();
+        proof.write(&mut bytes);
+        let again = Proof::read(&bytes).unwrap();
+        assert_eq!((again.filled, &again.slots), (proof.filled, &proof.slots));
+        assert!(Proof::read(&bytes[1..]).is_none() && Proof::read(&[]).is_none());
+        *bytes.last_mut().unwrap() = 0xff;
+        assert!(Proof::read(&bytes).is_none(), "no table has such a slot");
     }
 
     fn filled() -> Filled {

@@ -107,6 +107,19 @@ macro_rules! caches {
     };
 }
 
+/// A value for each edge whose cache has a disk tier.
+macro_rules! disks {
+    ($disk:ident => $value:expr) => {
+        |report| {
+            let sample = |edge: &crate::status::EdgeStatus| {
+                let $disk = edge.cache.as_ref()?.disk.as_ref()?;
+                Some(Sample { labels: vec![("edge", edge.edge.to_string())], value: $value })
+            };
+            report.edges.iter().filter_map(sample).collect()
+        }
+    };
+}
+
 fn cache_forwards(report: &StatusReport) -> Vec<Sample> {
     let of = |edge: &crate::status::EdgeStatus| -> Vec<Sample> {
         let forwards = edge.cache.iter().flat_map(|cache| &cache.forwards);
@@ -430,6 +443,41 @@ const FAMILIES: &[Family] = &[
         "polder_cache_waiting_requests",
         "Requests that wait for another request's response.",
         caches!(cache => cache.waiting as f64),
+    ),
+    gauge(
+        "polder_cache_disk_held_bytes",
+        "Bytes of the files of the cache's disk tier.",
+        disks!(disk => disk.bytes as f64),
+    ),
+    gauge(
+        "polder_cache_disk_held_urls",
+        "URLs that the disk tier holds a response for.",
+        disks!(disk => disk.urls as f64),
+    ),
+    counter(
+        "polder_cache_disk_recalls",
+        "URLs whose responses came back from the disk.",
+        disks!(disk => disk.recalled as f64),
+    ),
+    counter(
+        "polder_cache_disk_written_files",
+        "Files written by the disk tier.",
+        disks!(disk => disk.written as f64),
+    ),
+    counter(
+        "polder_cache_disk_evictions",
+        "Files that had to make room.",
+        disks!(disk => disk.evicted as f64),
+    ),
+    counter(
+        "polder_cache_disk_dropped_urls",
+        "URLs that memory gave up faster than the disk could take them.",
+        disks!(disk => disk.dropped as f64),
+    ),
+    counter(
+        "polder_cache_disk_faults",
+        "Files that were damaged, or could not be read or written.",
+        disks!(disk => (disk.damaged + disk.failed) as f64),
     ),
 ];
 

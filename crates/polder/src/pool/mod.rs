@@ -17,6 +17,7 @@ pub mod child;
 mod children;
 mod descriptors;
 mod edge_process;
+mod files;
 mod guarantee;
 mod options;
 mod parcel;

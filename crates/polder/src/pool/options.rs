@@ -102,7 +102,7 @@ pub(super) fn edge(
             sticky,
             rate: site.rate,
             admission: site.admission.clone(),
-            cache: (site.cache.mode != cache::Mode::Off).then(|| Arc::clone(&site.cache)),
+            cache: (site.cache.mode != cache::Mode::Off).then(|| cache_rules(site)),
             versions: versions.get(index).cloned().flatten(),
             objective: site.terms.objective.map(|told| Duration::from_micros(told.p99_us.into())),
         });
@@ -150,8 +150,21 @@ pub(super) fn edge(
         upgraded_max,
         upgrade_idle_ms: http.upgrade_idle_ms.into(),
         cache_bytes: http.cache_bytes,
+        cache_disk: http.cache_disk.clone(),
         access_log: access_log(settings),
     })
+}
+
+/// What is kept of a site's responses; those of watched files have the tags of their paths.
+fn cache_rules(site: &Site) -> Arc<cache::Rules> {
+    let files = site.tags.as_ref().and_then(|tags| tags.files.as_ref());
+    match files {
+        None => Arc::clone(&site.cache),
+        Some(files) => {
+            let files_at = Some(files.at.clone());
+            Arc::new(cache::Rules { files_at, ..cache::Rules::clone(&site.cache) })
+        }
+    }
 }
 
 fn access_log(settings: &Settings) -> Option<LogOptions> {

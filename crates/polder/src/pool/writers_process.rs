@@ -3,9 +3,9 @@
 //! It maps the tables, which are the parent's, and opens the sockets. Killed at any moment it loses
 //! nothing: what had begun is pending in the tables, and its tokens hold at the next process.
 
-use super::child;
 use super::options::{tags_socket, tell_socket};
 use super::tables::{Mark, own_regions};
+use super::{child, files};
 use crate::settings::{Settings, Tags};
 use anyhow::{Context as _, bail};
 use remote_memory::Access;
@@ -68,6 +68,9 @@ async fn site_desk(
     if let Some(path) = &tags.socket {
         let group = tags.group.as_deref().map(group_number).transpose()?;
         doors.push(Door::open(path, group.map_or(Who::Owner, Who::Group))?);
+    }
+    if let Some(files) = &tags.files {
+        files::watch(&site, &files.root, tell_socket(&folder, &site))?;
     }
     let name = getrandom::u32().context("no random number for names of updates")?;
     tracing::info!("site {site}: writers are answered");

@@ -4,8 +4,9 @@ use super::problem::Findings;
 use super::reader::{At, Table, shown};
 use super::schema::CACHE;
 use super::traffic::inner;
-use cache::{Cookies, Mode, Rules, Source, Unkeyed};
+use cache::{Cookies, DiskLimits, Mode, Rules, Source, Unkeyed};
 use http::HeaderName;
+use std::path::PathBuf;
 use toml::Value;
 
 /// Most fields of a list: each is compared with those of every request that may be a hit.
@@ -25,6 +26,10 @@ pub(super) fn cache<'a>(site: &Table<'a>, findings: &'a Findings) -> Rules {
         let help = "add `tags = 16_777_216` to the site: hits are proved by its version table";
         findings.error(&span, message, help);
     }
+    let source = match site.get("files") {
+        Some(_) => of_files(&table, findings),
+        None => table.choice("source", &SOURCES),
+    };
     let flag = |name, usual| table.flag(name).map_or(usual, |flag| flag.value);
     Rules {
         mode,
@@ -39,10 +44,45 @@ pub(super) fn cache<'a>(site: &Table<'a>, findings: &'a Findings) -> Rules {
         stale_while_revalidate: flag("stale_while_revalidate", usual.stale_while_revalidate),
         object_max_bytes: table.integer("object_max_bytes").value,
         tags_to_clients: table.choice("tags", &[false, true]),
-        source: table.choice("source", &SOURCES),
+        source,
         strict_lifetime_ms: table.integer("strict_lifetime_ms").value,
         audit_per_million: table.integer("audit_per_million").value,
+        // The edge's part of `files`.
+        files_at: None,
     }
+}
+
+/// What a site promises whose files are watched: their changes are seen a moment later.
+fn of_files(table: &Table<'_>, findings: &Findings) -> Source {
+    if let Some(said) = table.get("source")
+        && table.choice("source", &SOURCES) != Source::Bounded
+    {
+        let message = format!("{} promises more than a watch of `files` can keep", table.title);
+        findings.error(&said.span(), message, "write `source = \"bounded\"`, or nothing");
+    }
+    Source::Bounded
+}
+
+/// Where an edge keeps what its memory has no room for.
+pub(super) fn disk(http: &Table<'_>, findings: &Findings) -> Option<DiskLimits> {
+    let folder = http.text_given("cache_disk_folder");
+    let bytes: Option<At<u64>> = http.integer_given("cache_disk_bytes");
+    let names = ["cache_disk_folder", "cache_disk_bytes"];
+    for (name, other) in [(names[0], names[1]), (names[1], names[0])] {
+        if let (Some(value), None) = (http.get(name), http.get(other)) {
+            let message = format!("[http] has `{name}` without `{other}`");
+            findings.error(&value.span(), message, "write both, or neither");
+        }
+    }
+    let folder = folder.filter(|folder| {
+        let is_good = folder.value.starts_with('/') && !folder.value.contains('\0');
+        if !is_good {
+            let message = "`cache_disk_folder` is not an absolute path";
+            findings.error(&folder.span, message, "start it with `/`");
+        }
+        is_good
+    })?;
+    Some(DiskLimits { folder: PathBuf::from(folder.value), bytes: bytes?.value })
 }
 
 /// The usual ones and these.
@@ -210,6 +250,33 @@ mod tests {
             let read = settings(given).unwrap();
             let again = parse("copy", &read.to_toml(), &[]).unwrap().settings;
             assert_eq!(again, read, "{given}");
+        }
+    }
+
+    fn http(lines: &str) -> Result<Settings, Problems> {
+        let text = format!(
+            "[[sites]]\nname = 'shop'\nhosts = ['shop.localhost']\n[http]\n{lines}\n\
+             [[nodes]]\nname = 'n'\nservers = {{ shop = '127.0.0.1:9001' }}\n"
+        );
+        parse("x.toml", &text, &[]).map(|checked| checked.settings)
+    }
+
+    #[test]
+    fn a_disk_has_a_folder_and_a_limit() {
+        assert_eq!(http("").unwrap().http.cache_disk, None);
+        let read =
+            http("cache_disk_folder = '/var/cache/polder'\ncache_disk_bytes = 1_048_576").unwrap();
+        let folder = PathBuf::from("/var/cache/polder");
+        assert_eq!(read.http.cache_disk, Some(DiskLimits { folder, bytes: 1 << 20 }));
+        assert_eq!(parse("copy", &read.to_toml(), &[]).unwrap().settings, read);
+        for (lines, told) in [
+            ("cache_disk_folder = '/x'", "`cache_disk_folder` without `cache_disk_bytes`"),
+            ("cache_disk_bytes = 2_000_000", "`cache_disk_bytes` without `cache_disk_folder`"),
+            ("cache_disk_folder = 'x'\ncache_disk_bytes = 2_000_000", "not an absolute path"),
+            ("cache_disk_folder = '/x'\ncache_disk_bytes = 2", "out of range"),
+        ] {
+            let text = http(lines).unwrap_err().to_string();
+            assert!(text.contains(told), "{lines}: {text}");
         }
     }
 

@@ -219,6 +219,8 @@ pub struct Http {
     pub upgrade_idle_ms: u32,
     /// Memory of one edge for what is kept.
     pub cache_bytes: u64,
+    /// Where an edge keeps what its memory has no room for, and how much.
+    pub cache_disk: Option<cache::DiskLimits>,
     /// Whether requests get an id.
     pub request_id: bool,
     /// Whether requests get a place in a trace.
@@ -322,6 +324,17 @@ pub struct Tags {
     pub listen: Option<SocketAddr>,
     /// How edges read it.
     pub read: TagsRead,
+    /// The files of its static servers, whose changes are watched.
+    pub files: Option<Files>,
+}
+
+/// The files of a site's static servers.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Files {
+    /// The folder with them.
+    pub root: PathBuf,
+    /// Where they lie in the site's URLs.
+    pub at: String,
 }
 
 /// How edges read a version table.

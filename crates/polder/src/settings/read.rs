@@ -78,7 +78,7 @@ pub(super) fn read<'a>(root: &'a DeTable<'a>, findings: &'a Findings) -> Draft {
             .enumerate()
             .map(|(index, table)| edge(index, table, &mut marks, findings))
             .collect(),
-        http: http(&Table::open(&HTTP, root.get("http"), findings), &mut marks),
+        http: http(&Table::open(&HTTP, root.get("http"), findings), &mut marks, findings),
         health: health(&Table::open(&HEALTH, root.get("health"), findings)),
         access_log: access_log(
             &Table::open(&ACCESS_LOG, root.get("access_log"), findings),
@@ -199,7 +199,7 @@ fn edge(index: usize, table: &Table<'_>, marks: &mut Marks, findings: &Findings)
     }
 }
 
-fn http(table: &Table<'_>, marks: &mut Marks) -> Http {
+fn http(table: &Table<'_>, marks: &mut Marks, findings: &Findings) -> Http {
     let default_site = table.text_given("default_site");
     marks.default_site = default_site.as_ref().map(|site| site.span.clone()).unwrap_or_default();
     Http {
@@ -230,6 +230,7 @@ fn http(table: &Table<'_>, marks: &mut Marks) -> Http {
         upgraded_max: table.integer("upgraded_max").value,
         upgrade_idle_ms: table.integer("upgrade_idle_ms").value,
         cache_bytes: table.integer("cache_bytes").value,
+        cache_disk: cache::disk(table, findings),
         request_id: table.flag("request_id").is_none_or(|flag| flag.value),
         trace: table.flag("trace").is_none_or(|flag| flag.value),
     }

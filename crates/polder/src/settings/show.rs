@@ -80,6 +80,7 @@ impl Settings {
         };
         // The schema keeps sizes below 2^40.
         let bytes = |bytes: u64| i64::try_from(bytes).unwrap_or(i64::MAX);
+        let disk = http.cache_disk.as_ref();
         let (body_bytes_max, cache_bytes) = (bytes(http.body_bytes_max), bytes(http.cache_bytes));
         table! {
             "default_site": http.default_site.as_deref().map(Value::from),
@@ -112,6 +113,8 @@ impl Settings {
             "upgraded_max": Value::from(http.upgraded_max),
             "upgrade_idle_ms": Value::from(http.upgrade_idle_ms),
             "cache_bytes": Value::from(cache_bytes),
+            "cache_disk_folder": disk.map(|disk| Value::from(&*disk.folder.to_string_lossy())),
+            "cache_disk_bytes": disk.map(|disk| Value::from(bytes(disk.bytes))),
             "request_id": Value::from(http.request_id),
             "trace": Value::from(http.trace),
         }
@@ -240,6 +243,7 @@ impl Settings {
             Check::Path(path) => table! { "path": Value::from(path.as_str()), },
         };
         let (terms, tags) = (&site.terms, site.tags.as_ref());
+        let files = tags.and_then(|tags| tags.files.as_ref());
         let guarantee = terms.guarantee;
         let objective = terms.objective.map(|objective| objective.p99_us / 1_000);
         let max = (guarantee.max != u16::MAX).then(|| Value::from(u32::from(guarantee.max)));
@@ -278,6 +282,8 @@ impl Settings {
                 .map(|address| Value::from(address.to_string())),
             "tags_read": tags.filter(|tags| tags.read == TagsRead::Tcp).map(|_| Value::from("tcp")),
             "writers_group": tags.and_then(|tags| tags.group.as_deref()).map(Value::from),
+            "files": files.map(|files| Value::from(&*files.root.to_string_lossy())),
+            "files_at": files.map(|files| Value::from(files.at.as_str())),
             "cache": super::cache::written(&site.cache).map(Value::from),
         }
     }

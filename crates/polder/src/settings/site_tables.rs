@@ -180,6 +180,20 @@ pub const SITES: Section = Section {
             "The group that may use `writers_socket`: its name in /etc/group, or its number.",
         ),
         key(
+            "files",
+            Kind::Text,
+            Missing::Means("none are watched"),
+            "The folder whose files the site's static servers answer with: its changes are seen \
+             within a second, and what was made of them is asked for anew. With `tags` and mode \
+             `strict`. See docs/cache.md.",
+        ),
+        key(
+            "files_at",
+            Kind::Text,
+            Missing::Means("`/`"),
+            "Where in the site's URLs these files lie, such as `/assets/`.",
+        ),
+        key(
             "cache",
             Kind::Table,
             Missing::Means("nothing is kept"),

@@ -308,6 +308,21 @@ pub const HTTP: Section = Section {
              asked for again stays longest. Another value empties the cache.",
         ),
         key(
+            "cache_disk_folder",
+            Kind::Text,
+            Missing::Means("nothing is kept on a disk"),
+            "An absolute path: each edge keeps what its memory has no room for in a folder of its \
+             own below it, which it empties at its start. Made with mode 0700 if it is missing. \
+             Not for a file system in memory: `cache_bytes` is that.",
+        ),
+        key(
+            "cache_disk_bytes",
+            Kind::Integer { min: 1 << 20, max: TIB_BYTES },
+            Missing::Means("nothing is kept on a disk"),
+            "Bytes of its files, for each edge; those that were written first go first. With \
+             `cache_disk_folder`. Another value empties the cache.",
+        ),
+        key(
             "request_id",
             Kind::Flag,
             Missing::Means("`true`"),

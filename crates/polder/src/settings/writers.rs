@@ -1,6 +1,6 @@
 //! `tags` of a site and who may tell of changes: its version table and its writers' socket.
 
-use super::model::{Tags, TagsRead};
+use super::model::{Files, Tags, TagsRead};
 use super::names;
 use super::problem::Findings;
 use super::reader::{At, Table, shown};
@@ -18,7 +18,8 @@ pub(super) fn tags(site: &Table<'_>, findings: &Findings) -> Option<Tags> {
     let words: Option<At<u64>> = site.integer_given("tags");
     let (socket, group) = (site.text_given("writers_socket"), site.text_given("writers_group"));
     let Some(words) = words else {
-        let names = ["writers_socket", "writers_group", "tags_listen", "tags_read"];
+        let names =
+            ["writers_socket", "writers_group", "tags_listen", "tags_read", "files", "files_at"];
         let idle = names.iter().filter_map(|name| Some((name, site.get(name)?)));
         // A wrong size was reported.
         for (name, value) in idle.filter(|_| site.get("tags").is_none()) {
@@ -45,7 +46,32 @@ pub(super) fn tags(site: &Table<'_>, findings: &Findings) -> Option<Tags> {
         group: group.and_then(|group| group_name(&group, findings)),
         listen: listen(site, findings),
         read: read(site, findings),
+        files: files(site, findings),
     })
+}
+
+/// The files whose changes are watched.
+fn files(site: &Table<'_>, findings: &Findings) -> Option<Files> {
+    let (root, at) = (site.text_given("files"), site.text_given("files_at"));
+    if let (Some(at), None) = (&at, site.get("files")) {
+        let message = format!("{} has `files_at` without `files`", site.title);
+        findings.error(&at.span, message, "name the folder: `files = \"/srv/www\"`");
+    }
+    let root = root?;
+    if !root.value.starts_with('/') || root.value.contains('\0') {
+        findings.error(&root.span, "`files` is not an absolute path", "start it with `/`");
+        return None;
+    }
+    let at = at.filter(|at| {
+        let is_path = at.value.starts_with('/') && !at.value.contains(['?', '#', '%']);
+        if !is_path {
+            let help = "write the beginning of a URL's path: `/assets/`";
+            findings.error(&at.span, "`files_at` is no path", help);
+        }
+        is_path
+    });
+    let at = at.map_or("/", |at| at.value).to_owned();
+    Some(Files { root: PathBuf::from(root.value), at })
 }
 
 /// Where the table is served.
@@ -122,6 +148,22 @@ mod tests {
     }
 
     #[test]
+    fn files_make_a_site_bounded() {
+        let text = site("tags = 65_536\nfiles = '/srv/www'\ncache = { mode = 'strict' }");
+        let settings = parse("x", &text, &[]).unwrap().settings;
+        let files = settings.sites[0].tags.as_ref().unwrap().files.clone().unwrap();
+        assert_eq!((files.root.to_str(), files.at.as_str()), (Some("/srv/www"), "/"));
+        assert_eq!(settings.sites[0].cache.source, cache::Source::Bounded);
+        assert_eq!(parse("x", &settings.to_toml(), &[]).unwrap().settings, settings);
+        let text = text.replace("'strict'", "'strict', source = 'linearizable'");
+        let problems = parse("x", &text, &[]).unwrap_err().to_string();
+        assert!(problems.contains("promises more than a watch of `files` can keep"), "{problems}");
+        let text = site("tags = 256\nfiles = '/srv/www'\nfiles_at = '/assets/'");
+        let settings = parse("x", &text, &[]).unwrap().settings;
+        assert_eq!(parse("x", &settings.to_toml(), &[]).unwrap().settings, settings);
+    }
+
+    #[test]
     fn mistakes_are_named() {
         let long = format!("tags = 256\nwriters_socket = '/{}'", "x".repeat(120));
         for (lines, words) in [
@@ -130,6 +172,10 @@ mod tests {
             ("tags = true", "not a whole number"),
             ("writers_socket = '/run/a.sock'", "`writers_socket` without `tags`"),
             ("writers_group = 'www'", "`writers_group` without `tags`"),
+            ("files = '/srv'", "`files` without `tags`"),
+            ("tags = 256\nfiles = 'srv'", "`files` is not an absolute path"),
+            ("tags = 256\nfiles_at = '/a'", "`files_at` without `files`"),
+            ("tags = 256\nfiles = '/srv'\nfiles_at = 'a'", "`files_at` is no path"),
             ("tags = 256\nwriters_group = 'www'", "`writers_group` without `writers_socket`"),
             ("tags = 256\nwriters_socket = 'a'", "not an absolute path"),
             ("tags = 256\nwriters_socket = '/a'\nwriters_group = 'a b'", "`a b` is no group"),

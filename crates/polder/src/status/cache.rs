@@ -39,6 +39,62 @@ pub struct CacheStatus {
     pub flights: u64,
     /// Requests that wait for them.
     pub waiting: u64,
+    /// The disk tier, where there is one.
+    pub disk: Option<DiskStatus>,
+}
+
+/// What the disk tier of a cache holds and has done.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct DiskStatus {
+    /// URLs that something is kept for.
+    pub urls: u64,
+    /// Bytes of their files.
+    pub bytes: u64,
+    /// URLs that wait to be written.
+    pub waiting: u64,
+    /// URLs whose responses came back to memory.
+    pub recalled: u64,
+    /// Files written.
+    pub written: u64,
+    /// URLs that had to make room.
+    pub evicted: u64,
+    /// URLs that memory gave up faster than they could be written.
+    pub dropped: u64,
+    /// Files that were damaged, or could not be read.
+    pub damaged: u64,
+    /// Files that could not be written.
+    pub failed: u64,
+}
+
+impl DiskStatus {
+    fn of(stats: &cache::DiskStats) -> Self {
+        Self {
+            urls: stats.urls,
+            bytes: stats.bytes,
+            waiting: stats.waiting,
+            recalled: stats.recalled,
+            written: stats.written,
+            evicted: stats.evicted,
+            dropped: stats.dropped,
+            damaged: stats.damaged,
+            failed: stats.failed,
+        }
+    }
+
+    fn counts(&self) -> [(&'static str, u64); 9] {
+        [
+            ("URLs on the disk", self.urls),
+            ("bytes on the disk", self.bytes),
+            ("URLs to be written", self.waiting),
+            ("URLs recalled", self.recalled),
+            ("files written", self.written),
+            ("files evicted", self.evicted),
+            ("URLs not written in time", self.dropped),
+            ("files damaged", self.damaged),
+            ("files not written", self.failed),
+        ]
+    }
 }
 
 impl CacheStatus {
@@ -63,6 +119,7 @@ impl CacheStatus {
             bytes: stats.bytes,
             flights: report.flights,
             waiting: report.waiting,
+            disk: stats.disk.as_ref().map(DiskStatus::of),
         }
     }
 
@@ -108,7 +165,8 @@ impl CacheStatus {
             ("fetches under way", self.flights),
             ("requests that wait", self.waiting),
         ];
-        for (name, count) in counts {
+        let disk = self.disk.iter().flat_map(DiskStatus::counts);
+        for (name, count) in counts.into_iter().chain(disk) {
             // Writing to a string does not fail.
             let _ = writeln!(text, "  {name:<24}{count:>16}");
             if name == "forwarded" {
@@ -136,5 +194,9 @@ mod tests {
         assert_eq!(status.line(), "75.0 % hits, 0 URLs, 3.0 MiB, 0 evicted");
         let lines = status.lines();
         assert!(lines.contains("uri-miss") && !lines.contains("stale"), "{lines}");
+        assert!(!lines.contains("disk"), "{lines}");
+        status.disk = Some(DiskStatus { recalled: 7, ..DiskStatus::default() });
+        let lines = status.lines();
+        assert!(lines.contains("URLs recalled") && lines.contains("bytes on the disk"), "{lines}");
     }
 }

@@ -6,7 +6,7 @@ mod report;
 mod terms;
 mod traffic;
 
-pub use cache::CacheStatus;
+pub use cache::{CacheStatus, DiskStatus};
 pub use render::{moves_table, status_text};
 pub use report::{
     ChangeStatus, EdgeStatus, MoveRecord, NodeState, NodeStatus, PoolStatus, REPORT_VERSION,

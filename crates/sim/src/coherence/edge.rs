@@ -208,6 +208,8 @@ impl World {
                 self.land(request, Landing::NotStored, None);
                 self.question(request, None)
             }
+            // These edges have no disk.
+            Lookup::OnDisk(on_disk) => self.follow(id, request, on_disk.otherwise()),
             Lookup::NotCached => {
                 self.violated(format!("request {id} was told that there is nothing"));
                 Then::Over
