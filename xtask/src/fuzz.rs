@@ -50,6 +50,7 @@ const TARGETS: &[Target] = &[
     target("access_log", "edge", Place::Lib),
     target("responses", "edge", Place::Lib),
     target("chunks", "edge", Place::Lib),
+    target("purges", "edge", Place::Lib),
     target("http_requests", "edge", Place::Test("differential")),
     target("http_responses", "edge", Place::Test("differential")),
     target("cache_headers", "cache", Place::Test("cases")),

@@ -10,10 +10,11 @@
 //! have had on another core.
 
 use crate::cores::pin_this_thread;
-use anyhow::{Context as _, bail};
+use anyhow::{Context as _, bail, ensure};
 use rustix::process::{Pid, Signal, kill_process};
 use serde::de::DeserializeOwned;
 use std::ffi::{OsStr, OsString};
+use std::fs;
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::os::unix::process::CommandExt as _;
 use std::process::{Child, ChildStdin, ChildStdout, Command, ExitCode, Stdio};
@@ -26,6 +27,8 @@ const PINNED_PROCESS: &str = "pinned-process";
 const END_PATIENCE: Duration = Duration::from_secs(3);
 /// Between two looks at a child that is to end.
 const END_POLL: Duration = Duration::from_millis(5);
+/// The longest output of a program that is timed.
+const OUTPUT_BYTES_MAX: u64 = 1 << 20;
 /// The longest line of a helper.
 const LINE_MAX_BYTES: u64 = 1 << 16;
 
@@ -111,6 +114,38 @@ impl Drop for Process {
     }
 }
 
+/// What a program printed, and the CPU time of all its threads. Blocks until it has ended.
+pub(crate) fn timed_output(command: &mut Command) -> anyhow::Result<(String, Duration)> {
+    let mut process = Process::start(command.stdout(Stdio::piped()))?;
+    let mut text = String::new();
+    let stdout = process.0.stdout.take().context("a child has an output")?;
+    stdout.take(OUTPUT_BYTES_MAX).read_to_string(&mut text)?;
+    let path = format!("/proc/{}/stat", process.id());
+    let deadline = Instant::now() + END_PATIENCE;
+    // While nobody waits for it, what has ended still tells what its threads have cost.
+    let ticks = loop {
+        let stat = fs::read_to_string(&path)?;
+        let (state, ticks) = state_and_ticks(&stat).context("a process has a state")?;
+        if state == "Z" {
+            break ticks;
+        }
+        ensure!(Instant::now() < deadline, "it closed its output and does not end");
+        sleep(END_POLL);
+    };
+    let status = process.0.wait()?;
+    ensure!(status.success(), "{status}:\n{text}");
+    let seconds = ticks as f64 / rustix::param::clock_ticks_per_second().max(1) as f64;
+    Ok((text, Duration::from_secs_f64(seconds)))
+}
+
+/// The state of a process and the ticks of its CPU time, of user and system.
+fn state_and_ticks(stat: &str) -> Option<(&str, u64)> {
+    // The name in parentheses may hold anything; what follows its last one is not.
+    let fields: Vec<&str> = stat.rsplit_once(')')?.1.split_ascii_whitespace().collect();
+    let ticks = |place: usize| fields.get(place)?.parse::<u64>().ok();
+    Some((fields.first()?, ticks(11)? + ticks(12)?))
+}
+
 /// A child that is this program: each line that it is told is answered by one of JSON. Its first
 /// line says that it is ready, its standard input's end ends it.
 #[derive(Debug)]
@@ -184,6 +219,18 @@ mod tests {
         assert!(std::path::Path::new(&path).exists());
         drop(process);
         assert!(!std::path::Path::new(&path).exists());
+    }
+
+    #[test]
+    fn the_time_of_what_has_ended_is_known() {
+        let mut shell = Command::new("sh");
+        let work = "i=0; while [ $i -lt 200000 ]; do i=$((i+1)); done; echo done";
+        let (text, spent) = timed_output(shell.args(["-c", work])).unwrap();
+        assert_eq!(text, "done\n");
+        assert!(spent > Duration::ZERO, "{spent:?}");
+        assert!(timed_output(Command::new("sh").args(["-c", "exit 3"])).is_err());
+        assert_eq!(state_and_ticks("1 (a) b) S 1 2 3 4 5 6 7 8 9 10 11 12 13"), Some(("S", 23)));
+        assert_eq!(state_and_ticks("1 (a"), None);
     }
 
     #[test]

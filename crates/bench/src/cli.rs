@@ -44,6 +44,12 @@ pub(crate) enum Command {
     /// Priorities and guarantees: equal sites, sites of different priority, traces of real sites
     /// (figures 6 to 11 of the paper); about 14 minutes
     Qos(QosArguments),
+    /// Hits that are never stale, while the application's core is taken, beside no cache, nginx
+    /// and Varnish (figures 6 to 8 of the paper); about 15 minutes
+    Cache(FigureArguments),
+    /// Data that changes while its page is fetched: whether the cache keeps the old page, ours and
+    /// Varnish; about 4 minutes
+    Fillrace(FigureArguments),
     /// The largest pool in the simulator, what a decision costs, 10,000 seeds of faults; about
     /// 10 minutes
     Simulate(FigureArguments),
@@ -73,6 +79,8 @@ pub(crate) enum PartOf {
     Edges,
     Idle,
     Qos,
+    Cache,
+    Fillrace,
     Simulate,
 }
 
@@ -167,6 +175,8 @@ mod tests {
             "edges",
             "idle",
             "qos",
+            "cache",
+            "fillrace",
             "simulate",
             "all",
         ];

@@ -94,6 +94,28 @@ impl ProcessTime {
     }
 }
 
+/// A process and all that descend from it, now.
+pub(crate) fn family(process: u32) -> Vec<u32> {
+    let entries = fs::read_dir("/proc").into_iter().flatten().flatten();
+    let numbers = entries.filter_map(|entry| entry.file_name().to_str()?.parse::<u32>().ok());
+    let parents: Vec<(u32, u32)> =
+        numbers.filter_map(|number| Some((number, parent_of(number)?))).collect();
+    let mut found = vec![process];
+    let mut next = 0;
+    // A process has one parent, so each is found once.
+    while let Some(&parent) = found.get(next) {
+        found.extend(parents.iter().filter(|(_, its)| *its == parent).map(|(child, _)| child));
+        next += 1;
+    }
+    found
+}
+
+fn parent_of(process: u32) -> Option<u32> {
+    let text = fs::read_to_string(format!("/proc/{process}/stat")).ok()?;
+    // The name in parentheses may hold anything; what follows its last one is numbers.
+    text.rsplit_once(')')?.1.split_ascii_whitespace().nth(1)?.parse().ok()
+}
+
 fn threads(process: u32) -> anyhow::Result<Vec<u32>> {
     let folder = fs::read_dir(format!("/proc/{process}/task"));
     let folder = folder.with_context(|| format!("process {process} has ended"))?;
@@ -126,6 +148,25 @@ mod tests {
         });
         let spent = worker.join().unwrap().since(before);
         assert!(spent.run_ns > 1_000_000, "{spent:?}");
+    }
+
+    #[test]
+    fn a_family_has_children_of_children() {
+        let mut shell = std::process::Command::new("sh")
+            .args(["-c", "sleep 600 & echo; wait"])
+            .stdout(std::process::Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut byte = [0];
+        std::io::Read::read_exact(shell.stdout.as_mut().unwrap(), &mut byte).unwrap();
+        let family = family(std::process::id());
+        let below = self::family(shell.id());
+        assert!(below.len() == 2 && below.iter().all(|one| family.contains(one)), "{below:?}");
+        for process in below.iter().rev() {
+            let pid = Pid::from_raw(i32::try_from(*process).unwrap()).unwrap();
+            rustix::process::kill_process(pid, rustix::process::Signal::KILL).unwrap();
+        }
+        shell.wait().unwrap();
     }
 
     #[test]

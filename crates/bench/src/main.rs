@@ -11,18 +11,23 @@
 //! cargo run --release -p bench -- edges        # the tail behind several edges
 //! cargo run --release -p bench -- idle         # memory of an idle connection
 //! cargo run --release -p bench -- qos          # priorities, guarantees, objectives
+//! cargo run --release -p bench -- cache        # hits that are never stale, beside others
+//! cargo run --release -p bench -- fillrace     # data that changes while its page is fetched
 //! cargo run --release -p bench -- simulate     # the simulator: speed, decisions, seeds of faults
 //! ```
 //!
 //! Each command: settings -> rigs ([`polder::rig`]) -> load -> measures -> table, JSON, SVG. The
 //! pure part of each (what measures mean) is apart from what runs it.
 
+mod ask;
 mod burst;
+mod cache;
 mod children;
 mod churn;
 mod cli;
 mod cores;
 mod edges;
+mod fillrace;
 mod idle;
 mod interrupt;
 mod machine;
@@ -36,6 +41,7 @@ mod sensitivity;
 mod simulate;
 mod smoke;
 mod tools;
+mod varnish;
 mod waits;
 
 use clap::Parser;
@@ -57,6 +63,7 @@ fn main() -> ExitCode {
 fn hidden(arguments: &[OsString]) -> Option<ExitCode> {
     let outcome = match arguments.get(1)?.to_str()? {
         proxy::origin::ORIGIN_PROCESS => proxy::origin::process(),
+        cache::application::APPLICATION_PROCESS => cache::application::process(),
         memory::owner::OWNER_PROCESS => memory::owner::process(&words(&arguments[2..])),
         idle::clients::CLIENTS_PROCESS => idle::clients::process(&words(&arguments[2..])),
         _ => return children::hidden(arguments).or_else(|| polder::rig::hidden(arguments)),
@@ -104,6 +111,8 @@ fn run(command: &Command) -> anyhow::Result<()> {
             };
             qos::run(&output(figure, &arguments.figure)?, arguments.apps, &cancel)
         }
+        Command::Cache(arguments) => cache::run(&output("cache", arguments)?, &cancel),
+        Command::Fillrace(arguments) => fillrace::run(&output("fillrace", arguments)?, &cancel),
         Command::Simulate(arguments) => simulate::run(&output("simulate", arguments)?, &cancel),
         Command::All(arguments) => {
             burst::run(&output("burst", arguments)?, Apps::Stub, &cancel)?;
@@ -115,6 +124,8 @@ fn run(command: &Command) -> anyhow::Result<()> {
             edges::run(&output("edges", arguments)?, &cancel)?;
             idle::run(&output("idle", arguments)?, &cancel)?;
             qos::run(&output("qos", arguments)?, QosApps::Stub, &cancel)?;
+            cache::run(&output("cache", arguments)?, &cancel)?;
+            fillrace::run(&output("fillrace", arguments)?, &cancel)?;
             simulate::run(&output("simulate", arguments)?, &cancel)
         }
         Command::Smoke(arguments) => smoke::run(*arguments, &cancel),
@@ -125,6 +136,8 @@ fn run(command: &Command) -> anyhow::Result<()> {
                 PartOf::Edges => edges::least(&cancel)?,
                 PartOf::Idle => idle::least(&cancel)?,
                 PartOf::Qos => qos::least(&cancel)?,
+                PartOf::Cache => cache::least(&cancel)?,
+                PartOf::Fillrace => fillrace::least(&cancel)?,
                 PartOf::Simulate => simulate::least(&cancel)?,
             };
             println!("{summary}");

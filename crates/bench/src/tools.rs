@@ -1,7 +1,7 @@
 //! Load generators of others, `wrk` and `h2load` from Debian: whoever doubts our own load may look
 //! at theirs. What they print is read here.
 
-use crate::children::{Process, pinned};
+use crate::children::{Process, pinned, timed_output};
 use anyhow::{Context as _, bail};
 use std::fs;
 use std::net::SocketAddr;
@@ -10,12 +10,13 @@ use std::process::{Command, Stdio};
 use std::time::Duration;
 
 /// The Debian package of each program that a figure needs.
-const PACKAGES: [(&str, &str); 5] = [
+const PACKAGES: [(&str, &str); 6] = [
     ("nginx", "nginx"),
     ("haproxy", "haproxy"),
     ("wrk", "wrk"),
     ("h2load", "nghttp2-client"),
     ("openssl", "openssl"),
+    ("varnishd", "varnish"),
 ];
 
 /// Where programs of administrators are, which the `PATH` of users lacks.
@@ -35,16 +36,22 @@ pub(crate) fn find(program: &str) -> anyhow::Result<PathBuf> {
 
 /// What a program says of its version.
 pub(crate) fn version(program: &str) -> String {
-    let argument = if program == "h2load" { "--version" } else { "-v" };
+    let argument = match program {
+        "h2load" => "--version",
+        "varnishd" => "-V",
+        _ => "-v",
+    };
     let output = find(program).ok().and_then(|path| Command::new(path).arg(argument).output().ok());
     let text = output.map(|output| [output.stdout, output.stderr].concat()).unwrap_or_default();
     let text = String::from_utf8_lossy(&text).into_owned();
     format!("{program} {}", version_in(&text).unwrap_or("of unknown version"))
 }
 
-/// The first word with a number: `nginx/1.22.1`, `2.6.12-1+deb12u4`, `debian/4.1.0-3+b2`.
+/// The first word with a number: `nginx/1.22.1`, `2.6.12-1+deb12u4`, `debian/4.1.0-3+b2`,
+/// `(varnish-7.1.1`.
 fn version_in(text: &str) -> Option<&str> {
     let words = text.split_whitespace().map(|word| word.rsplit('/').next().unwrap_or(word));
+    let words = words.map(|word| word.trim_start_matches("(varnish-"));
     words.into_iter().find(|word| word.starts_with(|c: char| c.is_ascii_digit()))
 }
 
@@ -98,6 +105,55 @@ pub(crate) fn wrk(load: &Load<'_>, front: Front, connections: u32) -> anyhow::Re
     arguments.push(format!("{scheme}://{}/1k", load.address));
     let text = output(load.core, "wrk", &arguments)?;
     parse_wrk(&text).with_context(|| format!("wrk said:\n{text}"))
+}
+
+/// One run of `wrk` over a list of paths.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct PathLoad<'a> {
+    pub(crate) core: usize,
+    pub(crate) address: SocketAddr,
+    pub(crate) host: &'a str,
+    pub(crate) seconds: u32,
+    pub(crate) connections: u32,
+    /// As [`write_paths`] made it.
+    pub(crate) script: &'a Path,
+}
+
+/// How long a request may take: with 200 threads on the application's core it takes seconds.
+const PATH_TIMEOUT_S: u32 = 60;
+
+/// As many requests as go, each with the next path of the list; and the CPU time of `wrk`.
+pub(crate) fn wrk_paths(load: &PathLoad<'_>) -> anyhow::Result<(Counted, Duration)> {
+    let arguments = [
+        "--latency".to_owned(),
+        "-t1".to_owned(),
+        format!("-c{}", load.connections),
+        format!("-d{}s", load.seconds),
+        format!("--timeout={PATH_TIMEOUT_S}s"),
+        format!("-s{}", load.script.display()),
+        format!("-HHost: {}", load.host),
+        format!("http://{}/", load.address),
+    ];
+    let mut command = pinned(load.core, find("wrk")?, arguments)?;
+    let timed = timed_output(command.stdin(Stdio::null())).context("wrk")?;
+    let counted = parse_wrk(&timed.0).with_context(|| format!("wrk said:\n{}", timed.0))?;
+    Ok((counted, timed.1))
+}
+
+/// Writes a list of paths and the program that makes `wrk` ask for them, in their order, over and
+/// over; where that program is.
+pub(crate) fn write_paths(folder: &Path, name: &str, paths: &[String]) -> anyhow::Result<PathBuf> {
+    let (list, script) = (folder.join(format!("{name}.paths")), folder.join(format!("{name}.lua")));
+    fs::write(&list, paths.join("\n"))?;
+    let text = format!(
+        "local requests, last = {{}}, 0\n\
+         function init()\n  for path in io.lines({:?}) do\n    \
+         requests[#requests + 1] = wrk.format(\"GET\", path)\n  end\nend\n\
+         function request()\n  last = last % #requests + 1\n  return requests[last]\nend\n",
+        list.display().to_string()
+    );
+    fs::write(&script, text)?;
+    Ok(script)
 }
 
 /// Shape of an `h2load` run.
@@ -284,6 +340,7 @@ mod tests {
             version_in("HAProxy version 2.6.12-1+deb12u4 2026/10/17"),
             Some("2.6.12-1+deb12u4")
         );
+        assert_eq!(version_in("varnishd (varnish-7.1.1 revision 7)"), Some("7.1.1"));
         assert_eq!(version_in("no number"), None);
         assert_eq!(version("no-such-program"), "no-such-program of unknown version");
     }

@@ -6,17 +6,23 @@
 //! | `Cache-Tag` | commas | Cloudflare, Drupal, Next.js |
 //! | `X-Cache-Tags` | commas or spaces | FOSHttpCache (Symfony, API Platform, Ibexa), TYPO3 |
 //! | `xkey` | spaces or commas | Varnish's module |
+//! | `Cache-Tags` | spaces or commas | Drupal, API Platform |
+//! | `Purge-Cache-Tags` | spaces or commas | Drupal |
+//! | `X-Magento-Tags` | commas or spaces | Magento |
 //!
 //! Who invalidates must split alike ([`split`]), or an update would miss.
 
 use http::{HeaderMap, HeaderName};
 
 /// The fields that carry tags, in small letters.
-pub static FIELDS: [HeaderName; 4] = [
+pub static FIELDS: [HeaderName; 7] = [
     HeaderName::from_static("surrogate-key"),
     HeaderName::from_static("cache-tag"),
     HeaderName::from_static("x-cache-tags"),
     HeaderName::from_static("xkey"),
+    HeaderName::from_static("cache-tags"),
+    HeaderName::from_static("purge-cache-tags"),
+    HeaderName::from_static("x-magento-tags"),
 ];
 
 /// Most tags of one response: sites were seen with 500, so four times that.
@@ -146,6 +152,11 @@ mod tests {
         assert_eq!(tags(&[("x-cache-tags", "b,a c")]), ["a", "b", "c"]);
         assert_eq!(tags(&[("xkey", "b a"), ("xkey", "c"), ("cache-tag", "a")]), ["a", "b", "c"]);
         assert_eq!(tags(&[("xkey", " , ")]), Vec::<String>::new());
+        assert_eq!(
+            tags(&[("cache-tags", "node:1 b"), ("x-magento-tags", "c,d")]),
+            ["b", "c", "d", "node:1"]
+        );
+        assert_eq!(tags(&[("purge-cache-tags", "b a")]), ["a", "b"]);
     }
 
     #[test]

@@ -74,11 +74,19 @@ pub enum Reason {
     BadResponse,
     /// The client wants it from the cache alone, and it is not there.
     NotCached,
+    /// Who tells of a change may not, from where it comes.
+    PurgeDenied,
+    /// Who tells of a change has not the site's token.
+    PurgeToken,
+    /// What has changed is not said so that it is understood.
+    BadPurge,
+    /// An invalidation may not hold.
+    PurgeFailed,
 }
 
 impl Reason {
     /// All of them, in the order of the counters.
-    pub const ALL: [Self; 24] = [
+    pub const ALL: [Self; 28] = [
         Self::BadRequest,
         Self::BadMethod,
         Self::BadTransferCoding,
@@ -103,6 +111,10 @@ impl Reason {
         Self::ServerTimeout,
         Self::BadResponse,
         Self::NotCached,
+        Self::PurgeDenied,
+        Self::PurgeToken,
+        Self::BadPurge,
+        Self::PurgeFailed,
     ];
 
     /// The word used in `X-Polder-Reason`, logs and metrics.
@@ -133,6 +145,10 @@ impl Reason {
             Self::ServerTimeout => "server-timeout",
             Self::BadResponse => "bad-response",
             Self::NotCached => "not-cached",
+            Self::PurgeDenied => "purge-denied",
+            Self::PurgeToken => "purge-token",
+            Self::BadPurge => "bad-purge",
+            Self::PurgeFailed => "purge-failed",
         }
     }
 
@@ -140,7 +156,9 @@ impl Reason {
     #[must_use]
     pub const fn status(self) -> StatusCode {
         match self {
-            Self::BadRequest | Self::BrokenBody => StatusCode::BAD_REQUEST,
+            Self::BadRequest | Self::BrokenBody | Self::BadPurge => StatusCode::BAD_REQUEST,
+            Self::PurgeToken => StatusCode::UNAUTHORIZED,
+            Self::PurgeDenied => StatusCode::FORBIDDEN,
             Self::BadMethod | Self::BadTransferCoding => StatusCode::NOT_IMPLEMENTED,
             Self::BadExpectation => StatusCode::EXPECTATION_FAILED,
             Self::UriTooLong => StatusCode::URI_TOO_LONG,
@@ -154,7 +172,8 @@ impl Reason {
             | Self::Shed
             | Self::NoServer
             | Self::Draining
-            | Self::UpgradesFull => StatusCode::SERVICE_UNAVAILABLE,
+            | Self::UpgradesFull
+            | Self::PurgeFailed => StatusCode::SERVICE_UNAVAILABLE,
             Self::ConnectFailed | Self::ServerBroke | Self::BadResponse => StatusCode::BAD_GATEWAY,
             Self::ServerTimeout | Self::NotCached => StatusCode::GATEWAY_TIMEOUT,
         }
@@ -169,7 +188,8 @@ impl Reason {
             | Self::Shed
             | Self::NoServer
             | Self::Draining
-            | Self::UpgradesFull => Source::Edge,
+            | Self::UpgradesFull
+            | Self::PurgeFailed => Source::Edge,
             Self::ConnectFailed | Self::ServerBroke | Self::ServerTimeout | Self::BadResponse => {
                 Source::Server
             }
@@ -188,10 +208,13 @@ impl Reason {
                     | Self::ClientRate
                     | Self::SiteRate
                     | Self::NotCached
+                    | Self::PurgeDenied
+                    | Self::PurgeToken
+                    | Self::BadPurge
             )
     }
 
-    const fn text(self) -> &'static str {
+    pub(crate) const fn text(self) -> &'static str {
         match self {
             Self::BadRequest => "The request is malformed or ambiguous.\n",
             Self::BadMethod => "This method is not served here.\n",
@@ -217,6 +240,10 @@ impl Reason {
             Self::ServerTimeout => "The site's server did not answer in time.\n",
             Self::BadResponse => "The site's server sent a malformed or ambiguous response.\n",
             Self::NotCached => "This is not in the cache, and nothing else was asked for.\n",
+            Self::PurgeDenied => "You may not invalidate.\n",
+            Self::PurgeToken => "The token is missing or wrong.\n",
+            Self::BadPurge => "What to invalidate is not said as it should be.\n",
+            Self::PurgeFailed => "The invalidation may not hold. Try again.\n",
         }
     }
 

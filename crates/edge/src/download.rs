@@ -249,9 +249,9 @@ pub(crate) struct Download<D: Dispatcher> {
 }
 
 impl<D: Dispatcher> Download<D> {
-    pub(crate) fn text(text: &'static str, meter: Meter<D>) -> Self {
+    pub(crate) fn text(text: Bytes, meter: Meter<D>) -> Self {
         meter.client.set_body(BodyState::Over);
-        Self { kind: Kind::Text(Bytes::from_static(text.as_bytes())), meter }
+        Self { kind: Kind::Text(text), meter }
     }
 
     pub(crate) fn stored(body: Bytes, meter: Meter<D>) -> Self {

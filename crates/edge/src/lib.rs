@@ -10,7 +10,8 @@
 //! 2. `head` refuses what readers could take differently; `labels` gives the request its id;
 //!    `hosts` finds the site; `rate` refuses who asks too often; `sticky` says to which server the
 //!    request belongs, `admission` how important it is.
-//!    Where the site has a cache, `cached` answers what it can, and keeps what comes of the rest.
+//!    Where the site has a cache, `cached` answers what it can, and keeps what comes of the rest;
+//!    `purge` takes what tells of changes, where a site lets it be told so.
 //! 3. A [`Dispatcher`] gives a [`Permit`] as soon as a server has room ([`face`]).
 //! 4. `attempt` sends the request over a connection of `upstream`, its head written by
 //!    `forward`, its body streamed by `upload`; where rule 5 of the design allows, a failure
@@ -51,6 +52,7 @@ mod network;
 mod options;
 mod proxy_header;
 mod proxy_in;
+mod purge;
 mod rate;
 mod serve;
 mod spare;
@@ -79,6 +81,8 @@ pub use metrics::{Latency, SiteSnapshot, Snapshot};
 pub use network::{Network, NetworkError};
 pub use options::{ClientCertificate, ForwardedTrust, Options, OptionsError, SiteOptions, SiteTls};
 pub use proxy_header::ProxyVersion;
+pub use purge::{INVALIDATION_HEADER, PurgeOptions, PurgeToken};
+pub use purge::{Invalidated, Invalidation, Invalidations, Invalidator, PURGES_MAX, invalidations};
 pub use rate::{CLIENTS_MAX, PER_S_MAX, Rate, RateOptions};
 pub use sticky::{HashBy, Sticky, StickyCookie, is_token};
 pub use tls::TlsError;

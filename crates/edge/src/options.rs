@@ -6,6 +6,7 @@ use crate::cached::Versions;
 use crate::face::RETRIES_MAX;
 use crate::network::Network;
 use crate::proxy_header::ProxyVersion;
+use crate::purge::{Invalidator, PurgeOptions};
 use crate::rate::RateOptions;
 use crate::sticky::Sticky;
 use crate::upstream::Upstream;
@@ -88,6 +89,8 @@ pub struct SiteOptions {
     pub rate: RateOptions,
     /// How its responses are kept; none: not at all.
     pub cache: Option<Arc<cache::Rules>>,
+    /// Who may tell over HTTP that its data changes; none: such requests are its servers' matter.
+    pub purge: Option<PurgeOptions>,
     /// What proves its responses in mode `strict`; without it there are no hits in that mode.
     pub versions: Option<Versions>,
     /// Which of its requests go first, the most important first; the others form the last class.
@@ -106,7 +109,8 @@ impl SiteOptions {
         let name = name.to_owned();
         let (tls, proxy_protocol_out, sticky) = (None, None, None);
         let (body_bytes_max, rate) = (1 << 30, RateOptions::default());
-        let (admission, objective, cache, versions) = (Vec::new(), None, None, None);
+        let (admission, objective, cache) = (Vec::new(), None, None);
+        let (purge, versions) = (None, None);
         Self {
             id,
             name,
@@ -117,6 +121,7 @@ impl SiteOptions {
             sticky,
             rate,
             cache,
+            purge,
             versions,
             admission,
             objective,
@@ -204,6 +209,8 @@ pub struct Options {
     pub upgrade_idle_ms: u64,
     /// Memory for the responses that the cache keeps, of all sites and threads.
     pub cache_bytes: u64,
+    /// Who carries out what is told over HTTP.
+    pub invalidator: Option<Invalidator>,
     /// Where the cache keeps what its memory has no room for; none: nowhere.
     pub cache_disk: Option<cache::DiskLimits>,
     /// The access log, if there is one.
@@ -249,6 +256,7 @@ impl Default for Options {
             upgraded_max: 10_000,
             upgrade_idle_ms: 3_600_000,
             cache_bytes: 256 << 20,
+            invalidator: None,
             cache_disk: None,
             access_log: None,
         }

@@ -11,12 +11,14 @@ use crate::head::{Framing, Head};
 use crate::hosts::{SiteSlot, host_of};
 use crate::options::{Options, SiteOptions};
 use crate::proxy_header::Announced;
+use crate::purge;
 use crate::rate::{Limited, TooEarly};
 use crate::spare;
 use crate::upgrade::switch;
 use crate::upload::{Upload, UploadLimits};
 use crate::upstream::Lease;
 use crate::wire::Client;
+use bytes::Bytes;
 use http::request::Parts;
 use http::{HeaderMap, HeaderValue, Request, Response, StatusCode, Version, header, response};
 use hyper::body::Incoming;
@@ -53,6 +55,10 @@ pub(crate) fn serve<D: Dispatcher>(
             Ok(outgoing) => outgoing,
             Err(Rejected { refused, close }) => return Ok(refuse(meter, *refused, *close)),
         };
+        let site = &meter.core.shared.options.sites[outgoing.slot.0];
+        if purge::is_asked(site, &outgoing.parts.method, outgoing.head.target.path()) {
+            return Ok(Box::pin(purge::answer(meter, outgoing)).await);
+        }
         let want = Want::of(&mut meter, outgoing);
         let mut bypass = None;
         if meter.core.shared.caching[outgoing.slot.0].is_some() {
@@ -377,7 +383,7 @@ async fn switched<D: Dispatcher>(
     match switch(&meter, share, flight, &parts.headers).await {
         Ok(()) => {
             let head = head_of(&mut meter, parts);
-            Response::from_parts(head, Download::text("", meter))
+            Response::from_parts(head, Download::text(Bytes::new(), meter))
         }
         Err(reason) => refuse(meter, reason.into(), true),
     }
@@ -409,7 +415,7 @@ pub(crate) fn end_connection<D: Dispatcher>(
 
 /// Reads the rest of a small request body away; whether nothing of it is left. A client that
 /// waits for a 100 must not get one with a refusal.
-async fn drain(outgoing: &Outgoing) -> bool {
+pub(crate) async fn drain(outgoing: &Outgoing) -> bool {
     let Some(upload) = &outgoing.upload else { return true };
     if outgoing.head.expects_continue {
         return upload.is_complete();
@@ -422,8 +428,19 @@ async fn drain(outgoing: &Outgoing) -> bool {
 
 /// The edge's own answer.
 pub(crate) fn refuse<D: Dispatcher>(
+    meter: Meter<D>,
+    refused: Refused,
+    close: bool,
+) -> Response<Download<D>> {
+    let text = refused.reason.text();
+    refuse_saying(meter, refused, Bytes::from_static(text.as_bytes()), close)
+}
+
+/// The same in other words.
+pub(crate) fn refuse_saying<D: Dispatcher>(
     mut meter: Meter<D>,
     refused: Refused,
+    text: Bytes,
     close: bool,
 ) -> Response<Download<D>> {
     let Refused { reason, retry_after_s } = refused;
@@ -435,7 +452,7 @@ pub(crate) fn refuse<D: Dispatcher>(
     }
     meter.core.metrics.site(meter.slot()).refusals[reason.index()].add(1);
     meter.set_status(reason.status());
-    let (mut parts, text) = reason.answer().into_parts();
+    let (mut parts, _) = reason.answer().into_parts();
     meter.set_reason(reason, text.len());
     if let Some(seconds) = retry_after_s {
         parts.headers.insert(header::RETRY_AFTER, HeaderValue::from(seconds));

@@ -40,5 +40,5 @@ pub use cgroup::Version;
 pub use error::LabError;
 pub use group::{Group, Groups};
 pub use quota::{PERIOD_US, QUOTA_US_MIN, Quota};
-pub use shop::{Shop, ShopOptions};
+pub use shop::{Shop, ShopExtras, ShopOptions};
 pub use usage::Throttling;

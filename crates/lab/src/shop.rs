@@ -55,6 +55,15 @@ impl Default for ShopOptions {
     }
 }
 
+/// What a figure adds to the shop: pages of its own, and what they read.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct ShopExtras<'a> {
+    /// Files of the site, each with its name.
+    pub pages: &'a [(&'a str, &'a str)],
+    /// Statements behind those of the shop's schema.
+    pub schema: &'a str,
+}
+
 /// A running database, and all that servers need. Ends when dropped: end the servers first.
 #[derive(Debug)]
 pub struct Shop {
@@ -74,6 +83,15 @@ impl Shop {
     ///
     /// [`LabError::Missing`] with what to install, [`LabError::Shop`] when it does not start.
     pub fn start(options: ShopOptions) -> Result<Self, LabError> {
+        Self::start_with(options, ShopExtras::default())
+    }
+
+    /// The same with further pages and tables.
+    ///
+    /// # Errors
+    ///
+    /// As [`Shop::start`].
+    pub fn start_with(options: ShopOptions, extras: ShopExtras<'_>) -> Result<Self, LabError> {
         for (folder, name, package) in PARTS {
             find(folder, name, package)?;
         }
@@ -85,14 +103,7 @@ impl Shop {
             .permissions(Permissions::from_mode(0o755))
             .tempdir_in(&place)
             .map_err(on(&place))?;
-        let source = folder.path().join("source");
-        fs::create_dir_all(source.join("site")).map_err(on(&source))?;
-        for (name, text) in FILES {
-            let path = source.join(name);
-            fs::write(&path, text).map_err(on(&path))?;
-        }
-        let script = source.join("shop");
-        fs::set_permissions(&script, Permissions::from_mode(0o755)).map_err(on(&script))?;
+        let script = write_source(&folder.path().join("source"), extras)?;
         let spawned = Command::new("setpriv")
             .args(["--pdeathsig", "TERM"])
             .arg(&script)
@@ -193,6 +204,24 @@ impl Drop for Shop {
             sleep(END_POLL);
         }
     }
+}
+
+/// Writes the shop's files and what is added; where its script is.
+fn write_source(source: &Path, extras: ShopExtras<'_>) -> Result<PathBuf, LabError> {
+    let site = source.join("site");
+    fs::create_dir_all(&site).map_err(on(&site))?;
+    for (name, text) in FILES {
+        let path = source.join(name);
+        let text = if name == "schema.sql" { &format!("{text}{}", extras.schema) } else { text };
+        fs::write(&path, text).map_err(on(&path))?;
+    }
+    for (name, text) in extras.pages {
+        let path = site.join(name);
+        fs::write(&path, text).map_err(on(&path))?;
+    }
+    let script = source.join("shop");
+    fs::set_permissions(&script, Permissions::from_mode(0o755)).map_err(on(&script))?;
+    Ok(script)
 }
 
 fn shop_folder(folder: &Path) -> PathBuf {

@@ -20,8 +20,15 @@ mod report;
 mod run;
 
 use crate::output::Output;
+use anyhow::Context as _;
 use load::generate::Cancel;
+use load::stats::median;
 use serde_json::Value;
+use std::time::Duration;
+
+/// Rounds of [`tcp_over_ping_pong`], and how long each of its two ways lasts in one.
+const PING_PONG_ROUNDS: usize = 5;
+const PING_PONG_LASTS: Duration = Duration::from_millis(100);
 
 /// Measures, prints, draws.
 pub(crate) fn run(output: &Output, cancel: &Cancel) -> anyhow::Result<()> {
@@ -29,6 +36,12 @@ pub(crate) fn run(output: &Output, cancel: &Cancel) -> anyhow::Result<()> {
     figures::draw(output, &measured)?;
     let text = report::text(&measured);
     output.finish(&text, &report::raw(&measured), &report::summary(&measured))
+}
+
+/// The p50 of a word over `tcp` in plain text over that of a ping-pong, of an idle owner: whether
+/// `tcp` is here what it should be. Blocks for a second or two.
+pub(crate) fn tcp_over_ping_pong() -> anyhow::Result<f64> {
+    median(&run::over_ping_pong(PING_PONG_ROUNDS, PING_PONG_LASTS)?).context("there was a round")
 }
 
 /// The least form, for tests: its main numbers mean little.

@@ -71,7 +71,7 @@ pub(crate) fn process(arguments: &[String]) -> anyhow::Result<()> {
     while let Some(line) = told()? {
         work.end();
         work = Work::start(&line)?;
-        say(&work.threads.len())?;
+        say(&work.threads())?;
     }
     work.end();
     Ok(())
@@ -127,13 +127,14 @@ fn pong() -> anyhow::Result<SocketAddr> {
 
 /// Threads that keep the core busy.
 #[derive(Default)]
-struct Work {
+pub(crate) struct Work {
     stop: Arc<AtomicBool>,
     threads: Vec<JoinHandle<()>>,
 }
 
 impl Work {
-    fn start(line: &str) -> anyhow::Result<Self> {
+    /// By a line as a helper is told it: `compute N`, `talk N`.
+    pub(crate) fn start(line: &str) -> anyhow::Result<Self> {
         let (what, number) = line.split_once(' ').context("what to do, and how many")?;
         let number: usize = number.parse()?;
         if number > THREADS_MAX {
@@ -159,7 +160,11 @@ impl Work {
         self.threads.push(std::thread::spawn(move || run(&stop)));
     }
 
-    fn end(self) {
+    pub(crate) fn threads(&self) -> usize {
+        self.threads.len()
+    }
+
+    pub(crate) fn end(self) {
         self.stop.store(true, Ordering::Relaxed);
         for thread in self.threads {
             // A panic was printed by the thread itself.
@@ -208,7 +213,7 @@ mod tests {
         for line in ["compute 2", "talk 4", "compute 0"] {
             let work = Work::start(line).unwrap();
             let wanted: usize = line.split_once(' ').unwrap().1.parse().unwrap();
-            assert_eq!(work.threads.len(), wanted);
+            assert_eq!(work.threads(), wanted);
             work.end();
         }
         for line in ["dance 2", "compute", "compute x", "compute 100000"] {

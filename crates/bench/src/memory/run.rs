@@ -13,8 +13,10 @@ use load::stats::{median, quantile};
 use rustix::process::Signal;
 use std::fs::Permissions;
 use std::os::unix::fs::PermissionsExt as _;
+use std::path::PathBuf;
 use std::thread::sleep;
 use std::time::Duration;
+use tempfile::TempDir;
 
 /// From new work of the owner to the first read: its threads have all run by then.
 const SETTLE: Duration = Duration::from_millis(200);
@@ -48,14 +50,7 @@ pub(crate) fn measure(quick: bool, cancel: &Cancel) -> anyhow::Result<Results> {
 /// Runs a plan. The reader has a thread of its own, for it stays on its core.
 pub(super) fn measure_plan(quick: bool, plan: Plan, cancel: &Cancel) -> anyhow::Result<Results> {
     let cores = Cores::find()?;
-    // As a socket of `shm` wants it.
-    let private = Permissions::from_mode(0o700);
-    let folder =
-        tempfile::Builder::new().prefix("polder-memory-").permissions(private).tempdir()?;
-    let socket = folder.path().join("node.sock");
-    let arguments = [socket.display().to_string()];
-    let mut owner = Helper::start(cores.measured, OWNER_PROCESS, &arguments)?;
-    let served: Served = owner.hear()?;
+    let Owner { helper: owner, served, socket, folder: _folder } = Owner::start(cores)?;
     let read = || {
         pin_this_thread(cores.others)?;
         let reader = Reader::attach(&socket, &served)?;
@@ -74,6 +69,46 @@ pub(super) fn measure_plan(quick: bool, plan: Plan, cancel: &Cancel) -> anyhow::
         Err(panic) => std::panic::resume_unwind(panic),
     };
     Ok(Results { quick, plan, cells, sizes, priority: served.priority, stopped })
+}
+
+/// For each of so many rounds, the p50 of a word over `tcp` in plain text over that of a ping-pong.
+pub(super) fn over_ping_pong(rounds: usize, lasts: Duration) -> anyhow::Result<Vec<f64>> {
+    let cores = Cores::find()?;
+    let owner = Owner::start(cores)?;
+    let read = || {
+        pin_this_thread(cores.others)?;
+        let mut reader = Reader::attach(&owner.socket, &owner.served)?;
+        let mut p50 = |way| {
+            let times = reader.times(way, lasts)?;
+            quantile(&times.ns, 0.5).context("a cell has a sample")
+        };
+        (0..rounds).map(|_| Ok(p50(Way::TcpPlain)? / p50(Way::PingPong)?)).collect()
+    };
+    let done = std::thread::scope(|scope| scope.spawn(read).join());
+    done.unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+}
+
+/// The owner in its process.
+struct Owner {
+    // In the order in which they go: the process, then the folder of its socket.
+    helper: Helper,
+    served: Served,
+    socket: PathBuf,
+    folder: TempDir,
+}
+
+impl Owner {
+    fn start(cores: Cores) -> anyhow::Result<Self> {
+        // As a socket of `shm` wants it.
+        let private = Permissions::from_mode(0o700);
+        let folder =
+            tempfile::Builder::new().prefix("polder-memory-").permissions(private).tempdir()?;
+        let socket = folder.path().join("node.sock");
+        let arguments = [socket.display().to_string()];
+        let mut helper = Helper::start(cores.measured, OWNER_PROCESS, &arguments)?;
+        let served: Served = helper.hear()?;
+        Ok(Self { helper, served, socket, folder })
+    }
 }
 
 struct Stage {

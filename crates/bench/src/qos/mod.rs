@@ -23,8 +23,8 @@ mod report;
 mod run;
 mod shop;
 mod streams;
-mod traces;
-mod zipf;
+pub(crate) mod traces;
+pub(crate) mod zipf;
 
 use crate::cli::QosApps;
 use crate::output::Output;

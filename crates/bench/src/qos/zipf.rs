@@ -17,27 +17,27 @@ const MULTIPLIER: u64 = 0xd134_2543_de82_ef95;
 
 /// Uniform numbers from 0 to 1, the same for a seed: a linear generator, whose upper bits are as
 /// even as a share of requests needs.
-struct Uniform(u64);
+pub(crate) struct Uniform(pub(crate) u64);
 
 impl Uniform {
-    fn next(&mut self) -> f64 {
+    pub(crate) fn next(&mut self) -> f64 {
         self.0 = self.0.wrapping_mul(MULTIPLIER).wrapping_add(1);
         (self.0 >> 11) as f64 / (1_u64 << 53) as f64
     }
 }
 
-/// Ranks from 0, drawn by the law.
-fn ranks(seed: u64, count: usize) -> Vec<usize> {
+/// Ranks from 0 of so many documents, drawn by the law.
+pub(crate) fn ranks(seed: u64, documents: usize, count: usize) -> Vec<usize> {
     let mut sum = 0.0;
     let weight = |rank: usize| {
         sum += (rank as f64).powf(-EXPONENT);
         sum
     };
-    let upto: Vec<f64> = (1..=DOCUMENTS).map(weight).collect();
+    let upto: Vec<f64> = (1..=documents).map(weight).collect();
     let mut uniform = Uniform(seed);
     let mut draw = || {
         let wanted = uniform.next() * sum;
-        upto.partition_point(|&weight| weight <= wanted).min(DOCUMENTS - 1)
+        upto.partition_point(|&weight| weight <= wanted).min(documents - 1)
     };
     (0..count).map(|_| draw()).collect()
 }
@@ -48,7 +48,7 @@ pub(crate) fn ask_for_documents(load: &mut GeneratorOptions, seed: u64) {
         let bytes = LENGTHS_BYTES[rank % LENGTHS_BYTES.len()];
         format!("/document/{}?bytes={bytes}", rank + 1)
     };
-    load.paths = ranks(seed, DRAWN).into_iter().map(path).collect();
+    load.paths = ranks(seed, DOCUMENTS, DRAWN).into_iter().map(path).collect();
 }
 
 /// The longest document.
@@ -60,7 +60,7 @@ mod tests {
 
     #[test]
     fn popularity_follows_the_law() {
-        let drawn = ranks(1, 200_000);
+        let drawn = ranks(1, DOCUMENTS, 200_000);
         let count = |rank: usize| drawn.iter().filter(|&&one| one == rank).count() as f64;
         for rank in [1, 3, 7] {
             let expected = ((rank + 1) as f64).powf(-EXPONENT);
@@ -69,7 +69,7 @@ mod tests {
         }
         assert!(drawn.iter().all(|&rank| rank < DOCUMENTS));
         assert!(drawn.iter().any(|&rank| rank > 900));
-        assert_eq!(drawn[..50], ranks(1, 50), "the same seed");
-        assert_ne!(drawn[..50], ranks(2, 50));
+        assert_eq!(drawn[..50], ranks(1, DOCUMENTS, 50), "the same seed");
+        assert_ne!(drawn[..50], ranks(2, DOCUMENTS, 50));
     }
 }

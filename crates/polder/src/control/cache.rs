@@ -21,6 +21,24 @@ pub struct CachePurgeArguments {
     pub all: bool,
 }
 
+/// Arguments of [`Request::CacheForget`](super::Request::CacheForget): all that is named, of one
+/// site.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct CacheForgetArguments {
+    /// The site's name.
+    pub site: String,
+    /// What carries one of these tags.
+    #[serde(default)]
+    pub tags: Vec<String>,
+    /// All responses for these absolute URLs.
+    #[serde(default)]
+    pub urls: Vec<String>,
+    /// Everything.
+    #[serde(default)]
+    pub all: bool,
+}
+
 /// Arguments of [`Request::CacheExplain`](super::Request::CacheExplain).
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]

@@ -13,7 +13,9 @@ mod fuzz_tests;
 mod server;
 mod wire;
 
-pub use cache::{CacheExplainArguments, CacheExplained, CachePurgeArguments, CacheStored};
+pub use cache::{
+    CacheExplainArguments, CacheExplained, CacheForgetArguments, CachePurgeArguments, CacheStored,
+};
 pub use client::{AskError, ask, ask_async};
 pub use server::{BindError, Handler, Server};
 pub use wire::{

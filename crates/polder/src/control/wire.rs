@@ -6,7 +6,9 @@
 //! {"version":1,"error":{"code":"unknown_request","text":"..."}}
 //! ```
 
-use super::cache::{CacheExplainArguments, CacheExplained, CachePurgeArguments};
+use super::cache::{
+    CacheExplainArguments, CacheExplained, CacheForgetArguments, CachePurgeArguments,
+};
 use crate::settings::{KeyChange, did_you_mean, one_of};
 use crate::status::{MoveRecord, StatusReport};
 use serde::{Deserialize, Serialize};
@@ -16,8 +18,9 @@ use std::path::PathBuf;
 
 /// The version of the protocol. A peer with another one is told so.
 pub const PROTOCOL_VERSION: u32 = 1;
-/// The longest request. Requests name a node and a site; this is far above.
-pub const REQUEST_MAX_BYTES: usize = 16 << 10;
+/// The longest request: a purge that was told to an edge, of a thousand tags or of a URL as long as
+/// an edge takes.
+pub const REQUEST_MAX_BYTES: usize = 256 << 10;
 /// The longest response: the status of 16,382 nodes and 1,023 sites at some hundred bytes each,
 /// with room for the servers of each.
 pub const RESPONSE_MAX_BYTES: usize = 64 << 20;
@@ -58,6 +61,8 @@ pub enum Request {
     Upgrade(UpgradeArguments),
     /// Forget stored responses, in all edges.
     CachePurge(CachePurgeArguments),
+    /// Forget stored responses of one site, in all edges, as an edge was told over HTTP.
+    CacheForget(CacheForgetArguments),
     /// What is stored for a URL, and why.
     CacheExplain(CacheExplainArguments),
     /// To an edge: go on under the settings in the parent's copy.
@@ -151,7 +156,7 @@ pub struct NodeArguments {
 }
 
 /// The names of all requests.
-pub(super) const REQUESTS: [&str; 16] = [
+pub(super) const REQUESTS: [&str; 17] = [
     "status",
     "moves",
     "first_dispatches",
@@ -166,6 +171,7 @@ pub(super) const REQUESTS: [&str; 16] = [
     "set_site",
     "upgrade",
     "cache_purge",
+    "cache_forget",
     "cache_explain",
     "update",
 ];
@@ -396,6 +402,11 @@ mod tests {
             }),
             Request::Upgrade(UpgradeArguments::default()),
             Request::CachePurge(CachePurgeArguments { all: true, ..Default::default() }),
+            Request::CacheForget(CacheForgetArguments {
+                site: "shop".into(),
+                tags: vec!["a".into()],
+                ..Default::default()
+            }),
             Request::CacheExplain(CacheExplainArguments { url: "http://a/".into() }),
             Request::Update(UpdateArguments {
                 file: "/x".into(),

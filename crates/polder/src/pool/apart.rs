@@ -84,6 +84,11 @@ pub fn run(
     if let Some(node) = missing {
         bail!("node {} has no `address`: without one only `polder up` can run it", node.name);
     }
+    let told = settings.sites.iter().find(|site| site.purge.is_some());
+    if let (Some(site), Part::Edge(_)) = (told, part) {
+        let why = "an edge alone does not know the others, which must hear of it too";
+        bail!("site {} has `purge`, which only `polder up` can serve: {why}", site.name);
+    }
     child::runtime()?.block_on(async {
         let mut ends = child::ends()?;
         let folder = RuntimeDir::take(folder_of(settings, part)?)?;

@@ -216,6 +216,7 @@ impl Handler for ParentHandler {
             Request::SetSite(arguments) => Parent::ask_set_site(parent, arguments).await,
             Request::Upgrade(arguments) => Parent::ask_upgrade(parent, arguments).await,
             Request::CachePurge(ref arguments) => parent.cache_purge(&request, arguments).await,
+            Request::CacheForget(_) => parent.edges_forget(&request).await,
             Request::CacheExplain(_) => parent.cache_explain(&request).await,
             Request::Update(_) => Err(Refusal::new(Code::Refused, "that is asked of an edge")),
             _ => parent.any(&request).await,

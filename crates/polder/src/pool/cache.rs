@@ -4,8 +4,8 @@ use super::asking::{EDGE_PATIENCE, ask_all};
 use super::options::tell_socket;
 use super::parent::Parent;
 use crate::control::{
-    AskError, CacheExplainArguments, CacheExplained, CachePurgeArguments, CacheStored, Code,
-    Refusal, Request, Response,
+    AskError, CacheExplainArguments, CacheExplained, CacheForgetArguments, CachePurgeArguments,
+    CacheStored, Code, Refusal, Request, Response,
 };
 use crate::settings::{Settings, cache_mode_name};
 use edge::{CacheControl, CachePurge};
@@ -13,7 +13,7 @@ use pool_model::SiteId;
 use writers::Client;
 
 impl Parent {
-    /// Has all edges forget; those that leave still answer clients, so they count too.
+    /// Has all edges forget, and the version tables.
     pub(super) async fn cache_purge(
         &self,
         request: &Request,
@@ -22,7 +22,15 @@ impl Parent {
         if let Some(tag) = &arguments.tag {
             self.invalidate(arguments.site.as_deref(), tag).await?;
         }
-        let edges: Vec<_> = self.serving().into_iter().chain(self.still_leaving()).collect();
+        self.edges_forget(request).await
+    }
+
+    /// Has all edges forget; those that leave still answer clients, and one that is about to take
+    /// another's place answers some already, so they count too.
+    pub(super) async fn edges_forget(&self, request: &Request) -> Result<Response, Refusal> {
+        let mut edges = self.serving();
+        edges.extend(self.still_leaving());
+        edges.extend(self.coming.borrow().clone());
         let mut told = None;
         for (edge, answer) in ask_all(edges, request, EDGE_PATIENCE).await {
             match answer {
@@ -134,6 +142,25 @@ pub(super) fn purge(
         }
     }
     Ok(Response::done(text))
+}
+
+/// An edge forgets what another one was told of over HTTP.
+pub(super) fn forget(
+    cache: &CacheControl,
+    settings: &Settings,
+    arguments: &CacheForgetArguments,
+) -> Result<Response, Refusal> {
+    let CacheForgetArguments { site: name, tags, urls, all } = arguments;
+    let id = site(settings, name)?;
+    let tags = tags.iter().map(|tag| CachePurge::Tag(id, tag.clone()));
+    let urls = urls.iter().map(|url| CachePurge::Url(id, url.clone()));
+    let all = all.then_some(CachePurge::Site(id));
+    for purge in tags.chain(urls).chain(all) {
+        if !cache.purge(&purge) {
+            return Err(Refusal::new(Code::Arguments, "a URL is none"));
+        }
+    }
+    Ok(Response::done(format!("all edges have forgotten what was named of {name}")))
 }
 
 /// What an edge holds for a URL.

@@ -1,5 +1,6 @@
 //! One edge: its data plane, its dispatcher and its look loop, in a process of its own.
 
+use super::purging::Purger;
 use super::report::Reporter;
 use super::sticky::stickiness;
 use super::{cache, options, places, versions};
@@ -50,6 +51,7 @@ pub(super) struct EdgeControl {
     /// Of each site, those that have a version table: they stay for the pool's life.
     versions: Vec<Option<Versions>>,
     reporter: RefCell<Reporter>,
+    purger: Purger,
 }
 
 /// An edge's life: random, not zero.
@@ -74,8 +76,10 @@ impl EdgeControl {
         }
         let looper = Looper::start(dispatch.clone(), options::policy(settings)?, looper)?;
         let versions = versions::attach(settings, &seat)?;
+        let purger = Purger::new(&seat.folder);
+        let purging = purger.purging(settings)?;
         let sticky = stickiness(settings, &seat.folder)?;
-        let options = options::edge(settings, seat.place, sticky, &versions)?;
+        let options = options::edge(settings, seat.place, sticky, &versions, purging)?;
         let edge = Edge::start_on(options, &dispatch, sockets)
             .with_context(|| format!("edge {slot} does not start"))?;
         let listen = edge.addresses().iter().map(ToString::to_string).collect();
@@ -90,6 +94,7 @@ impl EdgeControl {
             closer: edge.closer(),
             edge: RefCell::new(Some(edge)),
             looper: RefCell::new(Some(looper)),
+            purger,
             versions,
             seat,
         })
@@ -154,7 +159,8 @@ impl EdgeControl {
         let Seat { place, slot, folder, .. } = &self.seat;
         let hash = (settings.pool_hash().0, arguments.version);
         let sticky = stickiness(settings, folder)?;
-        let edge = || options::edge(settings, *place, sticky, &self.versions);
+        let purging = self.purger.purging(settings)?;
+        let edge = || options::edge(settings, *place, sticky, &self.versions, purging);
         let edge = arguments.is_all.then(edge).transpose()?;
         let dispatch = options::dispatch(settings, *slot, self.incarnation)?;
         let options = options::looper(settings, hash, *slot, self.incarnation, folder);
@@ -206,6 +212,9 @@ impl EdgeControl {
             }
             Request::CachePurge(arguments) => {
                 cache::purge(&self.cache, &self.settings.borrow(), arguments)
+            }
+            Request::CacheForget(arguments) => {
+                cache::forget(&self.cache, &self.settings.borrow(), arguments)
             }
             Request::CacheExplain(arguments) => {
                 let edge = self.seat.slot.get().into();

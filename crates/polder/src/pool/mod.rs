@@ -5,9 +5,9 @@
 //! same program with a hidden sub-command ([`child`]). Nodes whose servers are only addresses have
 //! no agent of their own: the parent holds their records ([`parent`]), the sockets that clients
 //! reach ([`sockets`]), and the version tables ([`tables`]) that one more child answers writers
-//! over ([`writers_process`]). Settings change in place ([`reload`]; for one site [`site_set`]),
-//! and so does the program ([`upgrade`]). [`apart`] runs one role alone, where the others are on
-//! other machines.
+//! over ([`writers_process`]). What edges are told over HTTP [`purging`] carries out. Settings
+//! change in place ([`reload`]; for one site [`site_set`]), and so does the program ([`upgrade`]).
+//! [`apart`] runs one role alone, where the others are on other machines.
 
 mod agent_process;
 pub mod apart;
@@ -24,6 +24,7 @@ mod parcel;
 mod parent;
 mod places;
 mod process;
+mod purging;
 mod reload;
 mod report;
 mod save;

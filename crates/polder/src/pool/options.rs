@@ -1,6 +1,7 @@
 //! Settings become the plain options of each crate.
 
 use super::descriptors::connections_max;
+use super::purging::Purging;
 use crate::runtime_dir::MARK_EXTENSION;
 use crate::settings::{self, Check, Edge, Forwarded, Mode, Servers, Settings, Site, Start};
 use edge::dispatch::{DispatchOptions, HealthOptions, SiteRules};
@@ -87,11 +88,13 @@ pub(super) fn edge(
     place: usize,
     stickiness: Vec<Option<edge::Sticky>>,
     versions: &[Option<edge::Versions>],
+    purging: Purging,
 ) -> Result<edge::Options, IdOutOfRange> {
     let http = &settings.http;
     let own = &settings.edges[place];
     let mut sites = Vec::new();
-    for ((index, site), sticky) in settings.sites.iter().enumerate().zip(stickiness) {
+    let told = stickiness.into_iter().zip(purging.sites);
+    for ((index, site), (sticky, purge)) in settings.sites.iter().enumerate().zip(told) {
         sites.push(SiteOptions {
             id: site_id(index)?,
             name: site.name.clone(),
@@ -102,6 +105,7 @@ pub(super) fn edge(
             sticky,
             rate: site.rate,
             admission: site.admission.clone(),
+            purge,
             cache: (site.cache.mode != cache::Mode::Off).then(|| cache_rules(site)),
             versions: versions.get(index).cloned().flatten(),
             objective: site.terms.objective.map(|told| Duration::from_micros(told.p99_us.into())),
@@ -150,6 +154,7 @@ pub(super) fn edge(
         upgraded_max,
         upgrade_idle_ms: http.upgrade_idle_ms.into(),
         cache_bytes: http.cache_bytes,
+        invalidator: purging.invalidator,
         cache_disk: http.cache_disk.clone(),
         access_log: access_log(settings),
     })

@@ -89,6 +89,8 @@ pub(super) struct Parent {
     pub(super) edges: RefCell<Vec<Rc<Ward>>>,
     /// Edges that others took over from, until they have ended.
     pub(super) leaving: RefCell<Vec<Rc<Ward>>>,
+    /// The edge that is about to take another's place, and serves perhaps.
+    pub(super) coming: RefCell<Option<Rc<Ward>>>,
     pub(super) agents: RefCell<BTreeMap<NodeId, Agent>>,
     /// The version tables, and who answers writers if there are any.
     pub(super) tables: RefCell<Vec<Table>>,
@@ -144,6 +146,7 @@ impl Parent {
             metrics,
             edges: RefCell::default(),
             leaving: RefCell::default(),
+            coming: RefCell::default(),
             agents: RefCell::default(),
             tables: RefCell::new(tables),
             writers: RefCell::default(),

@@ -385,9 +385,13 @@ impl Parent {
     async fn replace_edge(&self, place: usize) -> Result<(), Refusal> {
         let slot = self.free_slot(std::iter::empty())?;
         let edge = self.new_edge(place, slot);
+        self.coming.replace(Some(Rc::clone(&edge)));
         edge.start();
-        if let Err(why) = self.serves(&edge).await {
+        let served = self.serves(&edge).await;
+        if let Err(why) = served {
             edge.stop();
+            // As long as it lasts it may answer clients.
+            self.leaving.borrow_mut().extend(self.coming.take());
             let stays = match self.edge_at(place) {
                 Some(old) => format!("{} goes on instead", old.name()),
                 None => "nobody listens in its place".to_owned(),
@@ -395,6 +399,7 @@ impl Parent {
             let text = format!("{} does not serve: {why}; {stays}", edge.name());
             return Err(Refusal::new(Code::Refused, text));
         }
+        self.coming.take();
         let mut edges = self.edges.borrow_mut();
         if place < edges.len() {
             let old = std::mem::replace(&mut edges[place], edge);

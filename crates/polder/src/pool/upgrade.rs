@@ -266,6 +266,7 @@ impl Parent {
             metrics: metrics.map(|listener| Metrics { listener: listener.into() }),
             edges: RefCell::default(),
             leaving: RefCell::default(),
+            coming: RefCell::default(),
             agents: RefCell::new(BTreeMap::new()),
             tables: RefCell::default(),
             writers: RefCell::default(),

@@ -131,8 +131,9 @@ pub const CACHE: Section = Section {
             "tags",
             Kind::Choice(&["removed", "kept"]),
             Missing::Text("removed"),
-            "What becomes of `Surrogate-Key`, `Cache-Tag`, `X-Cache-Tags` and `xkey` on the way to \
-             clients.",
+            "What becomes of the fields that name tags on the way to clients: `Surrogate-Key`, \
+             `Cache-Tag`, `X-Cache-Tags`, `xkey`, `Cache-Tags`, `Purge-Cache-Tags` and \
+             `X-Magento-Tags`.",
         ),
     ],
 };

@@ -18,6 +18,7 @@ mod model;
 mod names;
 mod overlay;
 mod problem;
+mod purge;
 mod read;
 mod reader;
 mod remote;
@@ -37,8 +38,8 @@ pub use difference::differences;
 pub use hash::SettingsHash;
 pub use live::{KeyChange, Live, LiveError, site_changes, site_keys};
 pub use model::{
-    Check, ClientCertificate, Edge, Forwarded, Health, Http, Mode, Node, PolicyName, Pool, Reads,
-    Remote, Servers, Settings, Site, SiteTls, Start, Sticky, StickyBy, Tags, TagsRead,
+    Check, ClientCertificate, Edge, Forwarded, Health, Http, Mode, Node, PolicyName, Pool, Purge,
+    Reads, Remote, Servers, Settings, Site, SiteTls, Start, Sticky, StickyBy, Tags, TagsRead,
 };
 pub(crate) use names::RUNTIME_DIR_MAX_BYTES;
 pub use problem::{PROBLEMS_SHOWN_MAX, Problem, Problems, Severity};

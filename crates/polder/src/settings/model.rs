@@ -309,6 +309,17 @@ pub struct Site {
     pub tags: Option<Tags>,
     /// What the edges keep of its responses.
     pub cache: Arc<cache::Rules>,
+    /// Who may invalidate them over HTTP.
+    pub purge: Option<Purge>,
+}
+
+/// Who may invalidate a site's responses over HTTP.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Purge {
+    /// The addresses that a request must come from.
+    pub from: Vec<Network>,
+    /// A file with what it must carry besides.
+    pub token_file: Option<PathBuf>,
 }
 
 /// A site's version table, and who may tell of changes.

@@ -9,7 +9,7 @@ use super::reader::{At, Table, open_all, shown};
 use super::remote::{self, RemoteMarks};
 use super::schema::{ACCESS_LOG, CHECK, EDGES, HEALTH, HTTP, NODES, POOL, REMOTE, SECTIONS, SITES};
 use super::terms::{self, TermsMarks};
-use super::{admission, cache, command, names, tls, traffic, writers};
+use super::{admission, cache, command, names, purge, tls, traffic, writers};
 use edge::{LogFormat, LogTarget, ProxyVersion, Upstream};
 use policy::choose::Balance;
 use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4};
@@ -282,6 +282,7 @@ fn site(table: &Table<'_>, marks: &mut Marks, findings: &Findings) -> Site {
     let (terms, terms_marks, is_spoilt) = terms::site(table, findings);
     let nodes: Option<At<u16>> = table.integer_given("nodes");
     marks.counts_spoilt |= is_spoilt || table.is_spoilt("nodes", &nodes);
+    let (tags, cache) = (writers::tags(table, findings), cache::cache(table, findings));
     let site = Site {
         name: name.value,
         hosts,
@@ -301,8 +302,9 @@ fn site(table: &Table<'_>, marks: &mut Marks, findings: &Findings) -> Site {
         sticky: traffic::sticky(table, findings),
         rate: traffic::rate(table, findings),
         admission: admission::admission(table, findings),
-        tags: writers::tags(table, findings),
-        cache: Arc::new(cache::cache(table, findings)),
+        purge: purge::purge(table, tags.is_some(), &cache, findings),
+        tags,
+        cache: Arc::new(cache),
     };
     marks.sites.push(SiteMarks {
         name: name.span,

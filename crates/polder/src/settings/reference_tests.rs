@@ -1,6 +1,6 @@
 //! The documentation and the examples say what the program does.
 
-use super::schema::{ADMISSION, CACHE, CHECK, RATE, SECTIONS, STICKY, Section, TLS};
+use super::schema::{ADMISSION, CACHE, CHECK, PURGE, RATE, SECTIONS, STICKY, Section, TLS};
 use super::{Checked, load, parse};
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
@@ -18,7 +18,7 @@ fn reference() -> String {
         let _ = write!(text, "\n## `{}`\n\n{}\n", section.heading(), section.help);
         text.push_str(&table(section));
         if section.name == "sites" {
-            for part in [&CHECK, &TLS, &STICKY, &RATE, &ADMISSION, &CACHE] {
+            for part in [&CHECK, &TLS, &STICKY, &RATE, &ADMISSION, &CACHE, &PURGE] {
                 let _ = write!(text, "\n### `{}` of a site\n\n{}\n", part.name, part.help);
                 text.push_str(&table(part));
             }

@@ -1,10 +1,11 @@
 //! What is known of each key of the settings file: what it may be, what it is when it is missing,
 //! what it means.
 //!
-//! This, `tables`, `site_tables` and `cache_table` are the only places that know; the reader takes
-//! ranges and defaults from here, and `docs/settings.md` is checked against it.
+//! This, `tables`, `site_tables`, `cache_table` and `purge` are the only places that know; the
+//! reader takes ranges and defaults from here, and `docs/settings.md` is checked against it.
 
 pub use super::cache_table::CACHE;
+pub use super::purge::PURGE;
 pub use super::site_tables::{ADMISSION, CHECK, RATE, SITES, STICKY, TLS};
 pub use super::tables::{ACCESS_LOG, EDGES, HEALTH, HTTP, NODES, POOL, REMOTE, SECTIONS};
 

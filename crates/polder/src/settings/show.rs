@@ -285,6 +285,7 @@ impl Settings {
             "files": files.map(|files| Value::from(&*files.root.to_string_lossy())),
             "files_at": files.map(|files| Value::from(files.at.as_str())),
             "cache": super::cache::written(&site.cache).map(Value::from),
+            "purge": site.purge.as_ref().map(super::purge::written).map(Value::from),
         }
     }
 

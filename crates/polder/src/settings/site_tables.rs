@@ -199,6 +199,12 @@ pub const SITES: Section = Section {
             Missing::Means("nothing is kept"),
             "Which responses the edges keep and answer with: `{ mode = \"http\" }`.",
         ),
+        key(
+            "purge",
+            Kind::Table,
+            Missing::Means("nobody"),
+            "Who may invalidate over HTTP: `{ from = [\"127.0.0.1\"] }`.",
+        ),
     ],
 };
 

@@ -67,19 +67,13 @@ impl Stage {
     }
 
     fn next(self, flaw: Flaw) -> Self {
-        match (flaw, self) {
-            (Flaw::BumpBeforeCommit, Self::Begin) | (Flaw::BumpAfterCommit, Self::Begin) => {
-                Self::End
-            }
-            (Flaw::BumpBeforeCommit, Self::End) => Self::Commit,
-            (Flaw::BumpAfterCommit, Self::Commit) => Self::Begin,
-            (Flaw::BumpBeforeCommit, Self::Commit) | (Flaw::BumpAfterCommit, Self::End) => {
-                Self::Done
-            }
-            (_, Self::Begin) => Self::Commit,
-            (_, Self::Commit) => Self::End,
-            (_, Self::End | Self::Done) => Self::Done,
-        }
+        let order = match flaw {
+            Flaw::BumpBeforeCommit => [Self::Begin, Self::End, Self::Commit],
+            Flaw::BumpAfterCommit => [Self::Commit, Self::Begin, Self::End],
+            _ => [Self::Begin, Self::Commit, Self::End],
+        };
+        let at = order.iter().position(|stage| *stage == self);
+        at.and_then(|at| order.get(at + 1)).copied().unwrap_or(Self::Done)
     }
 }
 

@@ -21,7 +21,9 @@ struct Sum {
     simulated_s: f64,
     /// A sum, which does not depend on the order in which they ended.
     hash: u64,
-    broken: Vec<(u64, Outcome)>,
+    broken: u64,
+    /// The first of them.
+    named: Vec<(u64, Outcome)>,
 }
 
 impl Sum {
@@ -30,7 +32,10 @@ impl Sum {
         self.simulated_s += outcome.ended_ns as f64 / 1e9;
         self.hash = self.hash.wrapping_add(outcome.history_hash);
         if !outcome.breaches.is_empty() {
-            self.broken.push((seed, outcome));
+            self.broken += 1;
+            self.named.push((seed, outcome));
+            self.named.sort_unstable_by_key(|(seed, _)| *seed);
+            self.named.truncate(NAMED_MAX);
         }
     }
 }
@@ -56,25 +61,24 @@ pub(super) fn run(arguments: &SimulateArguments) -> Result<Output, CommandError>
             });
         }
     });
-    let mut sum = sum.into_inner().expect("no seed has panicked");
-    sum.broken.sort_unstable_by_key(|(seed, _)| *seed);
+    let sum = sum.into_inner().expect("no seed has panicked");
     let text =
         if arguments.json { json_of(first, count, &sum) } else { text_of(first, last, &sum) };
-    Ok(Output { text, aside: String::new(), has_failed: !sum.broken.is_empty() })
+    Ok(Output { text, aside: String::new(), has_failed: sum.broken > 0 })
 }
 
 fn json_of(first: u64, count: u64, sum: &Sum) -> String {
     let named = sum.counts.named().into_iter();
     let mut object: Map<String, Value> =
         named.map(|(name, count)| (name.to_owned(), count.into())).collect();
-    let seeds: Vec<u64> = sum.broken.iter().map(|(seed, _)| *seed).take(NAMED_MAX).collect();
+    let seeds: Vec<u64> = sum.named.iter().map(|(seed, _)| *seed).collect();
     let more = json!({
         "first_seed": first,
         "seeds": count,
         "operations": sum.counts.operations(),
         "hits_pct": sum.counts.hits_pct(),
         "history": format!("{:016x}", sum.hash),
-        "broken": sum.broken.len(),
+        "broken": sum.broken,
         "broken_seeds": seeds,
     });
     object.extend(more.as_object().cloned().unwrap_or_default());
@@ -98,7 +102,7 @@ fn text_of(first: u64, last: u64, sum: &Sum) -> String {
         let words: Vec<String> = line.iter().map(word).collect();
         let _ = writeln!(text, "  {}", words.join(", "));
     }
-    for (seed, outcome) in sum.broken.iter().take(NAMED_MAX) {
+    for (seed, outcome) in &sum.named {
         for breach in outcome.breaches.iter().take(1) {
             let at_s = breach.at_ns as f64 / 1e9;
             let _ = writeln!(text, "seed {seed}: VIOLATED at {at_s:.6} s: {}", breach.what);
@@ -112,7 +116,7 @@ fn text_of(first: u64, last: u64, sum: &Sum) -> String {
             let _ = writeln!(text, "  to see it: polder simulate --cache --seed {seed}");
         }
     }
-    if sum.broken.is_empty() {
+    if sum.broken == 0 {
         text.push_str("no answer was older than what was committed when its request arrived\n");
     }
     text
