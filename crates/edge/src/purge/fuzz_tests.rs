@@ -80,7 +80,7 @@ fn fuzz_purges() {
             let plain: Vec<u8> = bytes.iter().copied().filter(|&byte| byte != b'\\').collect();
             for tag in &tags {
                 let tag: Vec<u8> = tag.iter().copied().filter(|&byte| byte != b'\\').collect();
-                assert!(plain.windows(tag.len().max(1)).any(|part| part == tag || tag.is_empty()));
+                assert!(tag.is_empty() || plain.windows(tag.len()).any(|part| part == tag));
             }
         }
         let (method, path, headers) = request(bytes)?;
