@@ -51,13 +51,14 @@ fn the_page_has_every_key_with_its_range_and_default() {
 
 #[test]
 fn the_examples_are_fine_without_a_warning() {
-    let nodes = ["polder.toml", "three-sites.toml", "priorities.toml"].map(|name| {
+    let names = ["polder.toml", "three-sites.toml", "priorities.toml", "wiki/polder.toml"];
+    let nodes = names.map(|name| {
         let file = top().join("examples").join(name);
         let Checked { settings, warnings } = load(&file, &[]).unwrap_or_else(|e| panic!("{e}"));
         assert!(warnings.0.is_empty(), "{warnings}");
         settings.nodes.len()
     });
-    assert_eq!(nodes, [4, 8, 8]);
+    assert_eq!(nodes, [4, 8, 8, 1]);
 }
 
 #[test]

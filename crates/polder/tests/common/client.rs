@@ -29,6 +29,18 @@ impl Answer {
         let found = found.into_iter().find(|(key, _)| key.eq_ignore_ascii_case(name));
         found.map_or("", |(_, value)| value.trim())
     }
+
+    /// Of each line of a header its value.
+    pub fn headers(&self, name: &str) -> impl Iterator<Item = &str> {
+        let fields = self.head.lines().filter_map(|line| line.split_once(':'));
+        let found = fields.filter(move |(key, _)| key.eq_ignore_ascii_case(name));
+        found.map(|(_, value)| value.trim())
+    }
+
+    /// What `Cache-Status` says is a hit.
+    pub fn is_hit(&self) -> bool {
+        self.header("cache-status").contains("; hit")
+    }
 }
 
 /// A request without a complete response.
@@ -53,6 +65,11 @@ impl Connection {
         stream.set_read_timeout(Some(HANG))?;
         stream.set_write_timeout(Some(HANG))?;
         Ok(Self { stream, edge })
+    }
+
+    /// Over a stream that is connected, and that has time-outs.
+    pub fn over(stream: TcpStream, edge: SocketAddr) -> Self {
+        Self { stream, edge }
     }
 
     pub fn stream(&mut self) -> &mut TcpStream {
@@ -82,12 +99,39 @@ impl Connection {
         let head = String::from_utf8_lossy(&bytes[..end]).into_owned();
         let status = head.split(' ').nth(1).and_then(|word| word.parse().ok()).unwrap_or(0);
         let mut answer = Answer { status, head, body: Vec::new() };
+        if answer.header("transfer-encoding").eq_ignore_ascii_case("chunked") {
+            answer.body = self.receive_chunks(bytes.split_off(end))?;
+            return Ok(answer);
+        }
         let length: usize = answer.header("content-length").parse().unwrap_or(0);
         while bytes.len() < end + length {
             self.read_some(&mut bytes)?;
         }
         answer.body = bytes.split_off(end);
         Ok(answer)
+    }
+
+    /// A body in chunks without trailers, of which these bytes have come.
+    fn receive_chunks(&mut self, mut bytes: Vec<u8>) -> Result<Vec<u8>, Broken> {
+        let mut body = Vec::new();
+        loop {
+            while !bytes.windows(2).any(|two| two == b"\r\n") {
+                self.read_some(&mut bytes)?;
+            }
+            let line = bytes.windows(2).position(|two| two == b"\r\n").unwrap_or(0);
+            let digits = String::from_utf8_lossy(&bytes[..line]).into_owned();
+            let length = usize::from_str_radix(&digits, 16);
+            let length = length.unwrap_or_else(|_| panic!("{digits:?} is no length of a chunk"));
+            let (start, end) = (line + 2, line + 2 + length);
+            while bytes.len() < end + 2 {
+                self.read_some(&mut bytes)?;
+            }
+            body.extend_from_slice(&bytes[start..end]);
+            bytes.drain(..end + 2);
+            if length == 0 {
+                return Ok(body);
+            }
+        }
     }
 
     fn read_some(&mut self, bytes: &mut Vec<u8>) -> Result<(), Broken> {

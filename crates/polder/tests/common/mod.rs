@@ -10,6 +10,7 @@ pub mod pool;
 pub mod process;
 pub mod watch;
 pub mod wave;
+pub mod wiki;
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
