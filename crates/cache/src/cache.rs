@@ -18,6 +18,7 @@ use crate::purge::{Purge, Purges};
 use crate::stats::{Audit, Counters, Event, Stats};
 use crate::status::{CacheStatus, Forward};
 use crate::store::{Store, Variants};
+use crate::vary::Selected;
 use crate::{conditional, directives::Directives};
 
 /// Most fields that a site's responses may be found by: each is remembered, and sent to servers.
@@ -365,11 +366,15 @@ impl<P> Cache<P> {
         Box::new(Fetch::new(rules, request, why, stored, stamp, flight, &varied))
     }
 
-    /// What tells requests for this URL apart, as far as is known.
+    /// What tells requests for this URL apart, as far as is known: by its newest response, or by the
+    /// site's settings alone, so that a first response for one user is not waited for by others.
     fn meaning(&self, rules: &Rules, request: &Request<'_>) -> Option<Vec<u8>> {
-        let variants = self.store.peek(&request.key())?;
-        let newest = variants.entries.first()?;
-        Some(newest.selected.meaning_of(rules, request.headers))
+        let variants = self.store.peek(&request.key());
+        if let Some(newest) = variants.as_ref().and_then(|variants| variants.entries.first()) {
+            return Some(newest.selected.meaning_of(rules, request.headers));
+        }
+        let keyed = Selected::of(rules, request.headers, &HeaderMap::new()).ok()?;
+        Some(keyed.meaning_of(rules, request.headers))
     }
 
     /// Fields that responses of a site are found by.

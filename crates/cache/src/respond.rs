@@ -107,7 +107,7 @@ impl<P> Cache<P> {
         };
         let fill = draft.and_then(|draft| self.fill(rules, draft, &head.headers));
         if let Err(why) = fill {
-            self.not_stored(&fetch, why, now);
+            self.not_stored(rules, &fetch, why, now);
         }
         let status = CacheStatus {
             forward: Some(fetch.why),
@@ -150,6 +150,7 @@ impl<P> Cache<P> {
     /// on.
     pub fn finish(&self, rules: &Rules, fill: Fill<P>, now: UnixMs) -> Result<(), NotStored> {
         let key = fill.key().clone();
+        let shows_asker = rules::shows_asker(rules, &fill.draft.client);
         let stored = fill.into_parts().and_then(|(mut draft, body, digest)| {
             entry::complete(&mut draft.headers, draft.status, &body, &digest);
             let client = std::mem::take(&mut draft.client);
@@ -158,7 +159,7 @@ impl<P> Cache<P> {
         });
         if let Err(why) = stored {
             self.counters.count(Event::NotStored);
-            if why.is_lasting() {
+            if why.is_lasting() && !shows_asker {
                 self.expect_none(&key, now);
             }
         }
@@ -184,10 +185,10 @@ impl<P> Cache<P> {
         Ok(Fill::new(draft, expected, limit))
     }
 
-    fn not_stored(&self, fetch: &Fetch<P>, why: NotStored, now: UnixMs) {
+    fn not_stored(&self, rules: &Rules, fetch: &Fetch<P>, why: NotStored, now: UnixMs) {
         if fetch.method == Method::GET {
             self.counters.count(Event::NotStored);
-            if why.is_lasting() {
+            if why.is_lasting() && !rules::shows_asker(rules, &fetch.client) {
                 self.expect_none(&fetch.key, now);
             }
         }
@@ -210,7 +211,7 @@ impl<P> Cache<P> {
         let answered = Answered::new(rules, fetch, &head, now);
         let draft = answered.draft(prove);
         if let Err(why) = draft {
-            self.not_stored(fetch, why, now);
+            self.not_stored(rules, fetch, why, now);
         }
         let keeps = draft.is_ok();
         // What may not be kept is answered all the same, this once.

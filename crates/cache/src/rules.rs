@@ -153,6 +153,17 @@ impl Judged<'_> {
     }
 }
 
+/// Whether a server sees who asks: that it lets nobody keep its answer then says nothing of its
+/// answers to others.
+pub(crate) fn shows_asker(rules: &Rules, client: &HeaderMap) -> bool {
+    let shows_cookies = match &rules.cookies {
+        Cookies::ByVary | Cookies::Bypass => client.contains_key(COOKIE),
+        Cookies::Ignored => false,
+        Cookies::Keyed(keyed) => vary::keyed_cookies(client, keyed).is_some(),
+    };
+    shows_cookies || client.contains_key(AUTHORIZATION)
+}
+
 /// The fields that the response names as not to be kept.
 pub(crate) fn omitted(directives: &Directives) -> impl Iterator<Item = &HeaderName> {
     directives.private.fields().iter().chain(directives.no_cache.fields())

@@ -1,10 +1,10 @@
 //! Never shared: two users for each rule. The first gets a response of its own; the second must not
 //! get the first one's, and gets it where the response or the site says that it may.
 
-use cache::{Cookies, Mode, NotStored, Unkeyed};
+use cache::{Cookies, Lookup, Mode, NotStored, Unkeyed};
 use http::Method;
 
-use crate::world::{World, field, response};
+use crate::world::{World, field, request, response};
 
 type Lines<'a> = &'a [(&'static str, &'a str)];
 
@@ -129,6 +129,55 @@ fn cookies_do_what_the_site_says() {
         let sent = world.asked[0].get("cookie").map(|value| value.to_str().unwrap());
         assert_eq!(sent, seen);
     }
+}
+
+#[test]
+fn a_page_for_one_user_keeps_none_for_others_out() {
+    let keyed = Cookies::Keyed(vec!["session".to_owned()]);
+    let user: Lines<'_> = &[("cookie", "session=1")];
+    let private = response(&[("cache-control", "private"), ("vary", "Cookie")]);
+    let public = response(&[FRESH, ("vary", "Cookie")]);
+    for (cookies, user) in [
+        (Cookies::ByVary, user),
+        (keyed.clone(), user),
+        (Cookies::Ignored, &[("authorization", "Basic eDp5")]),
+    ] {
+        let mut world = World::new(Mode::Http);
+        world.rules.cookies = cookies;
+        world.serves(private.clone()).get("/x", user);
+        world.serves(public.clone()).get("/x", NOBODY);
+        assert!(world.hits("/x", NOBODY), "{:?}", world.stored);
+    }
+    // What the server said to nobody in particular it says to all, for a while.
+    for (cookies, anybody) in [(keyed, &[("cookie", "other=1")][..]), (Cookies::Ignored, user)] {
+        let mut world = World::new(Mode::Http);
+        world.rules.cookies = cookies;
+        world.serves(private.clone()).get("/x", anybody);
+        world.serves(public.clone()).get("/x", NOBODY);
+        assert!(!world.hits("/x", NOBODY));
+        world.wait_s(11).get("/x", NOBODY);
+        assert!(world.hits("/x", NOBODY));
+    }
+}
+
+#[test]
+fn nobody_waits_for_what_will_be_for_another() {
+    let mut world = World::new(Mode::Http);
+    world.rules.cookies = Cookies::Keyed(vec!["session".to_owned()]);
+    let flight = |cookie: Option<&'static str>| {
+        let mut headers = http::HeaderMap::new();
+        headers.extend(cookie.map(|text| (http::header::COOKIE, text.parse().unwrap())));
+        let request = request(&Method::GET, "/x", &headers, world.now);
+        match world.cache.lookup(&world.rules, &request) {
+            Lookup::Fetch(fetch) => fetch.flight(),
+            other => panic!("{other:?}"),
+        }
+    };
+    // Nothing is stored yet that would tell them apart.
+    assert_eq!(flight(None), flight(Some("other=1")));
+    assert_eq!(flight(Some("session=1")), flight(Some("other=1; session=1")));
+    assert_ne!(flight(None), flight(Some("session=1")));
+    assert_ne!(flight(Some("session=1")), flight(Some("session=2")));
 }
 
 #[test]
