@@ -166,7 +166,11 @@ pub(crate) fn plan(quick: bool) -> Plan {
         let named: Vec<_> =
             HITS.into_iter().filter(|&scheme| scheme != Scheme::Unvalidated).collect();
         let mut changing = Block::updates(Mix::Pages, MANY, 1, 2);
-        changing.schemes.retain(|&scheme| scheme != Scheme::VarnishAsks);
+        changing.schemes =
+            vec![Scheme::NoCache, Scheme::NginxAsks, Scheme::Strict, Scheme::StrictTcp];
+        // The others are orders of magnitude apart; of these two one turn each says too little.
+        let mut rivals = Block::updates(Mix::Pages, MANY, 3, 1);
+        rivals.schemes = vec![Scheme::Strict, Scheme::StrictTcpFifo];
         return Plan {
             blocks: vec![
                 Block::ticks(0, &named, 3, 1),
@@ -174,6 +178,7 @@ pub(crate) fn plan(quick: bool) -> Plan {
                 Block::duel(MANY, 16),
                 Block::ticks(MANY, &[Scheme::Strict], 1, 1).one_connection(),
                 changing,
+                rivals,
             ],
         };
     }
