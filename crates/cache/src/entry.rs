@@ -12,6 +12,7 @@ use crate::directives::{CDN_CACHE_CONTROL, Directives};
 use crate::freshness::Freshness;
 use crate::moment::UnixMs;
 use crate::options::{Mode, Rules};
+use crate::purge::Slots;
 use crate::range::Wanted;
 use crate::tags::{self, Tags};
 use crate::vary::Selected;
@@ -67,7 +68,7 @@ pub struct Entry<P> {
     /// What purges are compared with: read before the server was asked.
     pub(crate) stamp: u64,
     /// The words of the purge table that concern it.
-    pub(crate) slots: Box<[u32]>,
+    pub(crate) slots: Slots,
 }
 
 /// What a client wants of a stored response.

@@ -17,6 +17,7 @@ use std::hash::{BuildHasher, Hash, RandomState};
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use pool_model::SiteId;
+use smallvec::{SmallVec, smallvec};
 
 use crate::key::KeyRef;
 use crate::tags::Tags;
@@ -24,6 +25,9 @@ use crate::tags::Tags;
 /// Words of the table: half a megabyte, so that a thousand purges an hour hit a stored response of
 /// ten tags by mistake about once in seven.
 pub(crate) const WORDS: usize = 1 << 16;
+
+/// The words that concern one response: of few tags they lie in its entry.
+pub(crate) type Slots = SmallVec<[u32; 6]>;
 
 /// What is to be purged.
 #[derive(Debug, Clone, Copy)]
@@ -73,13 +77,13 @@ impl Purges {
     }
 
     /// The words that concern a response.
-    pub(crate) fn slots(&self, key: &KeyRef<'_>, tags: Option<&Tags>) -> Box<[u32]> {
+    pub(crate) fn slots(&self, key: &KeyRef<'_>, tags: Option<&Tags>) -> Slots {
         let site = key.site();
-        let mut slots = vec![ALL, self.url(key), self.slot((site, b's'))];
+        let mut slots = smallvec![ALL, self.url(key), self.slot((site, b's'))];
         if let Some(tags) = tags {
             slots.extend(tags.iter().map(|tag| self.slot((site, b't', tag))));
         }
-        slots.into_boxed_slice()
+        slots
     }
 
     /// Whether none of them was purged since this stamp.

@@ -1,8 +1,13 @@
 //! `Cache-Status` (RFC 9211): what the cache did, told to the client.
 
-use std::fmt::Write as _;
+use std::io::Write as _;
 
 use http::{HeaderValue, StatusCode};
+use smallvec::SmallVec;
+
+/// The field's value as it is written: one piece of memory is taken for it, when its length is
+/// known.
+type Text = SmallVec<[u8; 128]>;
 
 /// Why a request went to the server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -60,37 +65,37 @@ impl CacheStatus {
     /// The field's value.
     #[must_use]
     pub fn value(&self, cache: &str) -> HeaderValue {
-        let mut text = String::with_capacity(64);
+        let mut text = Text::new();
         if is_token(cache) {
-            text.push_str(cache);
+            text.extend_from_slice(cache.as_bytes());
         } else {
-            let plain = |c: &char| (' '..='~').contains(c) && *c != '"' && *c != '\\';
-            text.push('"');
-            text.extend(cache.chars().filter(plain));
-            text.push('"');
+            let plain = |c: &u8| (b' '..=b'~').contains(c) && *c != b'"' && *c != b'\\';
+            text.push(b'"');
+            text.extend(cache.bytes().filter(plain));
+            text.push(b'"');
         }
         match self.forward {
-            None => text.push_str("; hit"),
+            None => text.extend_from_slice(b"; hit"),
             Some(forward) => {
-                text.push_str("; fwd=");
-                text.push_str(forward.token());
+                text.extend_from_slice(b"; fwd=");
+                text.extend_from_slice(forward.token().as_bytes());
             }
         }
         if let Some(status) = self.forward_status {
-            text.push_str("; fwd-status=");
-            text.push_str(status.as_str());
+            text.extend_from_slice(b"; fwd-status=");
+            text.extend_from_slice(status.as_str().as_bytes());
         }
         for (is, word) in [(self.stored, "; stored"), (self.collapsed, "; collapsed")] {
-            text.push_str(if is { word } else { "" });
+            text.extend_from_slice(if is { word } else { "" }.as_bytes());
         }
         if let Some(ttl) = self.ttl_s {
-            write!(text, "; ttl={ttl}").expect("a string takes all text");
+            write!(text, "; ttl={ttl}").expect("a vector takes all text");
         }
         if let Some(detail) = self.detail {
-            text.push_str("; detail=");
-            text.push_str(detail);
+            text.extend_from_slice(b"; detail=");
+            text.extend_from_slice(detail.as_bytes());
         }
-        HeaderValue::try_from(text).expect("only printable characters were written")
+        HeaderValue::from_bytes(&text).expect("only printable characters were written")
     }
 }
 

@@ -9,6 +9,7 @@ use super::far::{FarLinks, FarVersions};
 use cache::{Key, Tags};
 use remote_memory::Incarnation;
 use shared_state::versions::{Filled, Slot, SlotBits, Stamp, VersionTable};
+use smallvec::SmallVec;
 use std::sync::Arc;
 
 /// The tag that every response of a site has.
@@ -27,18 +28,21 @@ pub fn url_tag(key: &Key) -> Vec<u8> {
 #[derive(Debug)]
 pub(crate) struct Proof {
     filled: Filled,
-    slots: Box<[Slot]>,
+    slots: Slots,
 }
+
+/// Of a page with few tags they lie in the entry itself: a hit waits for one piece of memory less.
+type Slots = SmallVec<[Slot; 6]>;
 
 impl Proof {
     /// For a response with these tags; `filled` was read before its server was asked.
     pub(super) fn new(bits: SlotBits, filled: Filled, key: &Key, tags: &Tags) -> Self {
         let url = url_tag(key);
         let implied = [SITE_TAG, &url];
-        let mut slots: Vec<Slot> = tags.iter().chain(implied).map(|tag| bits.slot(tag)).collect();
+        let mut slots: Slots = tags.iter().chain(implied).map(|tag| bits.slot(tag)).collect();
         slots.sort_unstable();
         slots.dedup();
-        Self { filled, slots: slots.into_boxed_slice() }
+        Self { filled, slots }
     }
 
     /// For the disk tier: incarnation, sequence, and each slot, little-endian.
@@ -59,7 +63,7 @@ impl Proof {
             (Incarnation(u64::from_le_bytes(*incarnation)), u64::from_le_bytes(*sequence));
         let filled = Filled { incarnation, sequence: Stamp::new(sequence)? };
         let (slots, surplus) = slots.as_chunks();
-        let slots: Box<[Slot]> = slots.iter().map(|slot| Slot(u32::from_le_bytes(*slot))).collect();
+        let slots: Slots = slots.iter().map(|slot| Slot(u32::from_le_bytes(*slot))).collect();
         let within = slots.iter().all(|slot| slot.0 >> SlotBits::MAX == 0);
         (surplus.is_empty() && within).then_some(Self { filled, slots })
     }
