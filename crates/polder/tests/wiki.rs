@@ -93,8 +93,8 @@ fn changes_are_seen(wiki: &Wiki, edges: &[SocketAddr], editor: &mut Visitor) {
     is_kept(edges, path, 404, NO_PAGE);
     editor.edit(title, "Made of {{cream}}");
     is_kept(edges, path, 200, "Made of");
-    // Pages that use a template follow once MediaWiki's queue gets to them, and not if they were made
-    // in the same second.
+    // Pages that use a template follow once MediaWiki's queue gets to them, and not if they were
+    // made in the same second.
     sleep(A_SECOND);
     editor.edit("Template:Cream", "cream and sugar");
     eventually("the page has its new template", || {
