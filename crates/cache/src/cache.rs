@@ -11,7 +11,7 @@ use quick_cache::{Equivalent as _, UnitWeighter};
 use crate::disk::{Disk, Done, Handle, Recalled};
 use crate::entry::{Answer, Client, Entry};
 use crate::fetch::Fetch;
-use crate::key::{Key, KeyRef, Request};
+use crate::key::{Key, Request};
 use crate::moment::UnixMs;
 use crate::options::{Cookies, Limits, Mode, Rules};
 use crate::purge::{Purge, Purges};
@@ -280,17 +280,6 @@ impl<P> Cache<P> {
         }
     }
 
-    /// All that is stored for a URL, for those who ask why.
-    #[must_use]
-    pub fn explain(&self, key: &KeyRef<'_>) -> Vec<Explained<P>> {
-        let Some(variants) = self.store.peek(key) else { return Vec::new() };
-        let explain = |entry: &Arc<Entry<P>>| Explained {
-            purged: !self.purges.is_valid(entry.stamp, &entry.slots),
-            entry: Arc::clone(entry),
-        };
-        variants.entries.iter().map(explain).collect()
-    }
-
     /// Counts so far.
     #[must_use]
     pub fn stats(&self) -> Stats {
@@ -400,15 +389,6 @@ impl<P> Cache<P> {
     pub(crate) fn hash(&self, what: &impl Hash) -> u64 {
         self.state.hash_one(what)
     }
-}
-
-/// One stored response of a URL.
-#[derive(Debug)]
-pub struct Explained<P> {
-    /// The response.
-    pub entry: Arc<Entry<P>>,
-    /// Whether it was purged, and is only still there.
-    pub purged: bool,
 }
 
 enum Found<P> {

@@ -58,6 +58,9 @@ pub struct CacheExplained {
     pub mode: String,
     /// Responses, the newest first.
     pub stored: Vec<CacheStored>,
+    /// Whether the disk holds something, and has not said in time what.
+    #[serde(default)]
+    pub unread: bool,
 }
 
 /// One stored response.
@@ -80,4 +83,7 @@ pub struct CacheStored {
     pub varies_by: Vec<String>,
     /// Its tags.
     pub tags: Vec<String>,
+    /// Whether it lies on the disk alone.
+    #[serde(default)]
+    pub on_disk: bool,
 }

@@ -8,7 +8,7 @@ use crate::control::{
     CacheStored, Code, Refusal, Request, Response,
 };
 use crate::settings::{Settings, cache_mode_name};
-use edge::{CacheControl, CachePurge};
+use edge::{CacheControl, CachePurge, StoredResponses};
 use pool_model::SiteId;
 use writers::Client;
 
@@ -164,7 +164,7 @@ pub(super) fn forget(
 }
 
 /// What an edge holds for a URL.
-pub(super) fn explain(
+pub(super) async fn explain(
     cache: &CacheControl,
     settings: &Settings,
     edge: u32,
@@ -172,10 +172,10 @@ pub(super) fn explain(
 ) -> Result<Response, Refusal> {
     let url = &arguments.url;
     let id = site_of(cache, url)?;
-    let Some(stored) = cache.explain(id, url) else {
+    let Some(StoredResponses { responses, is_unread }) = cache.explain(id, url).await else {
         return Err(Refusal::new(Code::Arguments, format!("{url:?} is no absolute URL")));
     };
-    let stored = stored.into_iter().map(|one| CacheStored {
+    let stored = responses.into_iter().map(|one| CacheStored {
         status: one.status,
         age_s: one.age_s,
         ttl_s: one.ttl_s,
@@ -184,9 +184,10 @@ pub(super) fn explain(
         body_bytes: one.body_bytes,
         varies_by: one.varies_by,
         tags: one.tags,
+        on_disk: one.on_disk,
     });
     let site = &settings.sites[id.index()];
-    let mode = cache_mode_name(site.cache.mode).to_owned();
-    let told = CacheExplained { edge, site: site.name.clone(), mode, stored: stored.collect() };
+    let (site, mode) = (site.name.clone(), cache_mode_name(site.cache.mode).to_owned());
+    let told = CacheExplained { edge, site, mode, stored: stored.collect(), unread: is_unread };
     Ok(Response::CacheExplained(vec![told]))
 }

@@ -1,0 +1,58 @@
+//! What is stored for a URL, for those who ask why it is a hit or none.
+//!
+//! Looking changes nothing: it counts as no use, and what lies on the disk stays there.
+
+use std::sync::Arc;
+
+use quick_cache::Equivalent as _;
+
+use crate::cache::Cache;
+use crate::disk::{Done, Recalled};
+use crate::entry::Entry;
+use crate::key::KeyRef;
+
+/// One stored response of a URL.
+#[derive(Debug)]
+pub struct Explained<P> {
+    /// The response.
+    pub entry: Arc<Entry<P>>,
+    /// Whether it was purged, and is only still there.
+    pub purged: bool,
+}
+
+impl<P> Cache<P> {
+    /// All that memory holds for a URL.
+    #[must_use]
+    pub fn explain(&self, key: &KeyRef<'_>) -> Vec<Explained<P>> {
+        let Some(variants) = self.store.peek(key) else { return Vec::new() };
+        self.explained(&variants.entries)
+    }
+
+    /// Asks the disk what it holds for a URL, as [`Cache::recall`] does; false if it holds nothing,
+    /// and then nobody is told. What it tells is for [`Cache::explain_recalled`].
+    pub fn ask_disk(&self, key: &KeyRef<'_>, done: Done<P>) -> bool {
+        let Some(disk) = self.store.disk().filter(|disk| disk.has(key)) else { return false };
+        disk.recall(key, done);
+        true
+    }
+
+    /// All that the disk said it holds for a URL; none if it could not be read.
+    #[must_use]
+    pub fn explain_recalled(
+        &self,
+        key: &KeyRef<'_>,
+        recalled: &Recalled<P>,
+    ) -> Option<Vec<Explained<P>>> {
+        let (of, entries) = recalled.parts()?;
+        // Another URL may have the same hash.
+        Some(if key.equivalent(of) { self.explained(entries) } else { Vec::new() })
+    }
+
+    fn explained(&self, entries: &[Arc<Entry<P>>]) -> Vec<Explained<P>> {
+        let explain = |entry: &Arc<Entry<P>>| Explained {
+            purged: !self.purges.is_valid(entry.stamp, &entry.slots),
+            entry: Arc::clone(entry),
+        };
+        entries.iter().map(explain).collect()
+    }
+}
