@@ -10,6 +10,8 @@ use crate::cache::Cache;
 use crate::disk::{Done, Recalled};
 use crate::entry::Entry;
 use crate::key::KeyRef;
+use crate::moment::UnixMs;
+use crate::soft::Standing;
 
 /// One stored response of a URL.
 #[derive(Debug)]
@@ -18,6 +20,8 @@ pub struct Explained<P> {
     pub entry: Arc<Entry<P>>,
     /// Whether it was purged, and is only still there.
     pub purged: bool,
+    /// Since when it is stale by a soft purge, if there was one.
+    pub stale_since: Option<UnixMs>,
 }
 
 impl<P> Cache<P> {
@@ -49,9 +53,16 @@ impl<P> Cache<P> {
     }
 
     fn explained(&self, entries: &[Arc<Entry<P>>]) -> Vec<Explained<P>> {
-        let explain = |entry: &Arc<Entry<P>>| Explained {
-            purged: !self.purges.is_valid(entry.stamp, &entry.slots),
-            entry: Arc::clone(entry),
+        let explain = |entry: &Arc<Entry<P>>| {
+            let received_at = entry.freshness.received_at;
+            let standing = self.purges.standing(entry.stamp, &entry.slots, received_at);
+            let stale_since = match standing {
+                // What is proved by tags is of mode `strict`.
+                Standing::Stale(since) if entry.proof.is_none() => Some(since),
+                _ => None,
+            };
+            let purged = standing != Standing::Valid && stale_since.is_none();
+            Explained { entry: Arc::clone(entry), purged, stale_since }
         };
         entries.iter().map(explain).collect()
     }

@@ -64,6 +64,7 @@ pub mod purge;
 mod range;
 mod respond;
 mod rules;
+mod soft;
 mod stats;
 mod status;
 mod store;

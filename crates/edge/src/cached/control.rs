@@ -21,6 +21,18 @@ pub enum CachePurge {
     All,
 }
 
+impl CachePurge {
+    /// As the cache takes it; none if a URL is none.
+    fn parts(&self) -> Option<Purge<'_>> {
+        Some(match self {
+            Self::Url(site, url) => Purge::Url(KeyRef::of_url(*site, url)?),
+            Self::Tag(site, tag) => Purge::Tag(*site, tag.as_bytes()),
+            Self::Site(site) => Purge::Site(*site),
+            Self::All => Purge::All,
+        })
+    }
+}
+
 /// What a cache holds and has done, and who waits at this moment.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct CacheReport {
@@ -43,6 +55,8 @@ pub struct StoredResponse {
     pub ttl_s: i64,
     /// Whether it was purged, and is only still there.
     pub purged: bool,
+    /// Whether it is stale because of a soft purge.
+    pub purged_softly: bool,
     /// Whether its tags hold now, in mode `strict` and where that can be told at once.
     pub holds: Option<bool>,
     /// Bytes of its body.
@@ -118,17 +132,20 @@ impl CacheControl {
     /// may be none.
     #[must_use]
     pub fn purge(&self, what: &CachePurge) -> bool {
-        let purge = match what {
-            CachePurge::Url(site, url) => match KeyRef::of_url(*site, url) {
-                Some(key) => Purge::Url(key),
-                None => return false,
-            },
-            CachePurge::Tag(site, tag) => Purge::Tag(*site, tag.as_bytes()),
-            CachePurge::Site(site) => Purge::Site(*site),
-            CachePurge::All => Purge::All,
-        };
+        let Some(purge) = what.parts() else { return false };
         if let Some(cached) = self.get() {
             cached.cache.purge(purge);
+        }
+        true
+    }
+
+    /// The same, but that it goes on as stale, for sites that allow the use of what is; not in mode
+    /// `strict`, where this is a purge like others.
+    #[must_use]
+    pub fn purge_softly(&self, what: &CachePurge) -> bool {
+        let Some(purge) = what.parts() else { return false };
+        if let Some(cached) = self.get() {
+            cached.cache.purge_softly(purge, super::now());
         }
         true
     }
@@ -166,8 +183,9 @@ fn stored(
     StoredResponse {
         status: entry.status().as_u16(),
         age_s: freshness.age_ms(now) / 1_000,
-        ttl_s: freshness.ttl_s(now),
+        ttl_s: freshness.left_s(now, one.stale_since.map(|since| now.since_ms(since))),
         purged: one.purged,
+        purged_softly: one.stale_since.is_some(),
         holds: entry.proof().and_then(|proof| versions?.holds_now(proof)),
         body_bytes: entry.body_bytes() as u64,
         varies_by: entry.varies_by().map(ToString::to_string).collect(),

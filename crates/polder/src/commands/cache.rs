@@ -81,6 +81,9 @@ fn line(stored: &CacheStored) -> String {
         (true, _) => "purged".to_owned(),
         (false, _) if *holds == Some(false) => "a tag has changed".to_owned(),
         (false, left @ 1..) => format!("fresh for {left} s"),
+        (false, left) if stored.purged_softly => {
+            format!("stale for {} s, purged softly", left.unsigned_abs())
+        }
         (false, left) => format!("stale for {} s", left.unsigned_abs()),
     };
     let place = if stored.on_disk { ", on disk" } else { "" };
@@ -104,6 +107,7 @@ mod tests {
             age_s: 3,
             ttl_s: 57,
             purged: false,
+            purged_softly: false,
             holds: None,
             body_bytes: 1_024,
             varies_by: vec!["accept-language".into()],
@@ -116,6 +120,8 @@ mod tests {
         );
         (stored.ttl_s, stored.varies_by, stored.tags) = (-2, Vec::new(), Vec::new());
         assert_eq!(line(&stored), "200, 1024 bytes, 3 s old, stale for 2 s");
+        stored.purged_softly = true;
+        assert_eq!(line(&stored), "200, 1024 bytes, 3 s old, stale for 2 s, purged softly");
         stored.holds = Some(false);
         assert_eq!(line(&stored), "200, 1024 bytes, 3 s old, a tag has changed");
         stored.purged = true;

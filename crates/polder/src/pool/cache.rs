@@ -150,13 +150,14 @@ pub(super) fn forget(
     settings: &Settings,
     arguments: &CacheForgetArguments,
 ) -> Result<Response, Refusal> {
-    let CacheForgetArguments { site: name, tags, urls, all } = arguments;
+    let CacheForgetArguments { site: name, tags, urls, all, soft } = arguments;
     let id = site(settings, name)?;
     let tags = tags.iter().map(|tag| CachePurge::Tag(id, tag.clone()));
     let urls = urls.iter().map(|url| CachePurge::Url(id, url.clone()));
     let all = all.then_some(CachePurge::Site(id));
     for purge in tags.chain(urls).chain(all) {
-        if !cache.purge(&purge) {
+        let is_one = if *soft { cache.purge_softly(&purge) } else { cache.purge(&purge) };
+        if !is_one {
             return Err(Refusal::new(Code::Arguments, "a URL is none"));
         }
     }
@@ -180,6 +181,7 @@ pub(super) async fn explain(
         age_s: one.age_s,
         ttl_s: one.ttl_s,
         purged: one.purged,
+        purged_softly: one.purged_softly,
         holds: one.holds,
         body_bytes: one.body_bytes,
         varies_by: one.varies_by,
