@@ -117,6 +117,7 @@ impl Purges {
     }
 
     /// What purges since this stamp have made of a response that was stored at `stored_at`.
+    #[inline]
     pub(crate) fn standing(&self, stamp: u64, slots: &[u32], stored_at: UnixMs) -> Standing {
         match self.is_valid(stamp, slots) {
             true => Standing::Valid,
