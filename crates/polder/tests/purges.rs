@@ -77,8 +77,8 @@ impl Origin {
             let tags = if first.contains("/other") { "Cache-Tag: other\r\n" } else { TAGS };
             let stale = if first.contains("/stale") { ", stale-while-revalidate=600" } else { "" };
             let answer = format!(
-                "HTTP/1.1 200 OK\r\nCache-Control: max-age=3600{stale}\r\n{tags}X-Number: {number}\r\n\
-                 X-Request: {first}\r\nContent-Length: 2\r\n\r\nok"
+                "HTTP/1.1 200 OK\r\nCache-Control: max-age=3600{stale}\r\n{tags}\
+                 X-Number: {number}\r\nX-Request: {first}\r\nContent-Length: 2\r\n\r\nok"
             );
             if stream.write_all(answer.as_bytes()).is_err() {
                 return;

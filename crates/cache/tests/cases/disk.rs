@@ -104,7 +104,7 @@ fn what_memory_gives_up_comes_back_from_the_disk() {
     eventually("it goes with its process", || fs::read_dir(folder.path()).unwrap().count() == 0);
 }
 
-/// What the disk says of a page: whether each of its responses was purged; none if it holds nothing.
+/// Whether each response for a page that the disk holds was purged; none if it holds nothing.
 fn on_disk(world: &World, page: usize) -> Option<Vec<bool>> {
     let key = world.key(&format!("/{page}"));
     let (tell, told) = mpsc::channel();

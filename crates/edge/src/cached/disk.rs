@@ -53,8 +53,8 @@ pub(super) async fn look_up(
     }
 }
 
-/// What the disk holds for a URL, and goes on to hold; none if it has not said in time, or could not
-/// be read.
+/// What the disk holds for a URL, and goes on to hold; none if it has not said so in time, or could
+/// not be read.
 pub(super) async fn explain(
     cache: &Cache<Proof>,
     key: &KeyRef<'_>,

@@ -22,8 +22,8 @@ pub(super) const EDGE_PATIENCE: Duration = Duration::from_secs(7);
 /// looks at a pool, one of whose edges is stopped, waits no longer. They answer within
 /// milliseconds, on a busy machine within some tenths of a second.
 const TELLS_WITHIN: Duration = Duration::from_secs(3);
-/// How long a starting pool may take until all nodes serve and all writers may connect, before it is
-/// said that some don't.
+/// How long a starting pool may take until all nodes serve and all writers may connect, before it
+/// is said that some don't.
 const READY_PATIENCE: Duration = Duration::from_secs(30);
 /// Between two looks at a pool that starts.
 const READY_POLL: Duration = Duration::from_millis(20);
