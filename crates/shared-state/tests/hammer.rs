@@ -44,13 +44,14 @@ impl Dice {
     }
 }
 
+/// With summary words.
 fn bits() -> SlotBits {
-    SlotBits::new(SlotBits::MIN).unwrap()
+    SlotBits::new(17).unwrap()
 }
 
-/// Two tags share a word, so that a collision is among them.
+/// Two tags share a word, so that a collision is among them; some share a summary word.
 fn slots(tags: &[usize]) -> Vec<Slot> {
-    tags.iter().map(|tag| Slot((*tag as u32).max(1))).collect()
+    tags.iter().map(|tag| Slot((*tag as u32).max(1) * 700)).collect()
 }
 
 fn reach(region: &OwnedRegion) -> String {

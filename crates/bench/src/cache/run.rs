@@ -7,7 +7,7 @@ use super::measure::{Cell, Cells, Under};
 use super::mixes::{Mix, paths};
 use super::peers::{Nginx, Pool, Target, varnish_host, vcl};
 use super::plan::{Block, Plan, Scheme, order, plan};
-use super::validation::validation_ns;
+use super::validation::{Meanwhile, Sockets, validation_ns};
 use crate::cores::{Cores, ProcessTime, family, pin_this_thread};
 use crate::memory;
 use crate::progress::Progress;
@@ -41,7 +41,7 @@ pub(crate) struct Results {
     pub(crate) quick: bool,
     pub(crate) plan: Plan,
     pub(crate) cells: Cells,
-    /// Nanoseconds, by tags and by threads on the application's core.
+    /// Nanoseconds, by tags, by threads on the application's core and by what changes.
     pub(crate) validation: Vec<Validation>,
     /// A word over plain `tcp` over a ping-pong.
     pub(crate) tcp_over_ping_pong: Option<f64>,
@@ -55,6 +55,7 @@ pub(crate) struct Results {
 pub(crate) struct Validation {
     pub(crate) threads: u32,
     pub(crate) tags: usize,
+    pub(crate) meanwhile: Meanwhile,
     pub(crate) ns: f64,
 }
 
@@ -74,7 +75,7 @@ pub(super) fn measure_plan(quick: bool, plan: Plan, cancel: &Cancel) -> anyhow::
     let (mut cells, mut validation, mut round) = (Cells::default(), Vec::new(), 0);
     for block in &plan.blocks {
         if stage.compute(block.threads)? || validation.is_empty() {
-            validation.extend(stage.validation(block.threads)?);
+            validation.extend(stage.validation(Meanwhile::Nothing)?);
         }
         for turn in 0..block.rounds {
             for scheme in order(&block.schemes, turn) {
@@ -88,6 +89,9 @@ pub(super) fn measure_plan(quick: bool, plan: Plan, cancel: &Cancel) -> anyhow::
             round += 1;
         }
     }
+    // At the end: all pages are proved by their own words from then on.
+    stage.compute(0)?;
+    validation.extend(stage.validation(Meanwhile::Others)?);
     let lacking = stage.lacking.clone();
     Ok(Results { quick, plan, cells, validation, tcp_over_ping_pong, lacking, versions })
 }
@@ -252,9 +256,15 @@ impl Stage {
         Ok(is_new)
     }
 
-    fn validation(&self, threads: u32) -> anyhow::Result<Vec<Validation>> {
-        let of =
-            |tags| Ok(Validation { threads, tags, ns: validation_ns(&self.tags_socket, tags)? });
+    fn validation(&self, meanwhile: Meanwhile) -> anyhow::Result<Vec<Validation>> {
+        let strict =
+            self.targets.get(&(Scheme::Strict, 1)).and_then(|target| target.table.as_ref());
+        let writers = strict.context("a strict site has a version table")?;
+        let (sockets, threads) = (Sockets { tags: &self.tags_socket, writers }, self.threads);
+        let of = |tags| {
+            let ns = validation_ns(&sockets, tags, meanwhile)?;
+            Ok(Validation { threads, tags, meanwhile, ns })
+        };
         TAGS.into_iter().map(of).collect()
     }
 

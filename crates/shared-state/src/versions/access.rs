@@ -51,7 +51,12 @@ pub(super) fn perform<A: Atomic>(word: &A, op: Op) -> u64 {
 
 /// Whether nothing changed on these slots, in a table whose words are `words`.
 #[inline]
-pub(super) fn is_valid<A: Atomic>(live: &A, words: &[A], filled: Filled, slots: &[Slot]) -> bool {
+pub(super) fn is_valid<A: Atomic>(
+    live: &A,
+    words: &[A],
+    filled: Filled,
+    slots: impl IntoIterator<Item = Slot>,
+) -> bool {
     fence(Ordering::Acquire);
     let mut changed = live.load(Ordering::Acquire) ^ filled.incarnation.0;
     for slot in slots {
@@ -142,7 +147,7 @@ mod loom_interleavings {
             let filled = drive(&table, Fill::default()).unwrap();
             let page = row.load(Ordering::Acquire);
             let arrived = row.load(Ordering::Acquire);
-            let valid = is_valid(&table.0[LIVE], &table.0[WORD..], filled, &[Slot(0)]);
+            let valid = is_valid(&table.0[LIVE], &table.0[WORD..], filled, [Slot(0)]);
             assert!(!valid || page == arrived, "page {page}, committed {arrived}");
             writer.join().unwrap();
         });

@@ -1,7 +1,7 @@
 //! Where the words of a version table lie in its region; `docs/layout.md` draws them.
 
 use super::steps::{Place, Shape};
-use super::word::SlotBits;
+use super::word::{Slot, SlotBits};
 use crate::LINE_WORDS;
 use crate::header::{self, LayoutError};
 use remote_memory::{Mapped, RegionDescriptor};
@@ -22,6 +22,14 @@ pub const RECORDS: u16 = 1_024;
 /// Slots that one record lists: with its header, a record is eight lines. An update with more takes
 /// several records.
 pub const RECORD_SLOTS: u16 = 63;
+
+/// Words that one summary word stands for, as a power of two. In the default table the summary words
+/// are 128 KiB, which stays in the caches of a processor and in 32 pages.
+const SUMMARY_BITS: u8 = 10;
+
+/// The smallest table with summary words. One of a MiB is read as fast without; and who settles
+/// waits until a word comes to rest, which the only summary word of all updates would never do.
+const SUMMARIES_FROM: usize = 1 << 17;
 
 const SLOTS: usize = 4;
 /// What is read of a header: all up to the number of words.
@@ -60,13 +68,54 @@ impl TableLayout {
     }
 
     const fn words(self) -> usize {
-        WORDS_AT + self.bits.slots()
+        WORDS_AT + self.all_slots()
+    }
+
+    /// The tags' words and the summary words behind them.
+    const fn all_slots(self) -> usize {
+        let slots = self.bits.slots();
+        if self.has_summaries() { slots + (slots >> SUMMARY_BITS) } else { slots }
+    }
+
+    /// Whether it has summary words.
+    #[inline]
+    #[must_use]
+    pub const fn has_summaries(self) -> bool {
+        self.bits.slots() >= SUMMARIES_FROM
+    }
+
+    /// Whose summary word stands for this slot, counted from 0; for a slot that the table does not
+    /// have one that it does not have either.
+    #[inline]
+    pub(super) const fn group(self, slot: Slot) -> Slot {
+        let is_there = self.is_of_tags(slot);
+        if is_there { Slot(slot.0 >> SUMMARY_BITS) } else { Slot(u32::MAX) }
+    }
+
+    /// Whether it is a tag's word, and no summary word.
+    pub(super) const fn is_of_tags(self, slot: Slot) -> bool {
+        (slot.0 as usize) < self.bits.slots()
+    }
+
+    /// What an update of these slots raises: they and their summary words, each once, in rising
+    /// order. Whoever runs [`Begin`](super::Begin) on a table, over a connection say, gives it this.
+    #[must_use]
+    pub fn raised(self, slots: &[Slot]) -> Vec<Slot> {
+        let mut raised = slots.to_vec();
+        if self.has_summaries() {
+            let first = self.bits.slots() as u32;
+            let summary = |&slot: &Slot| Slot(first.saturating_add(self.group(slot).0));
+            raised.extend(slots.iter().map(summary));
+        }
+        raised.sort_unstable();
+        raised.dedup();
+        raised
     }
 
     /// How much the table has of each.
     #[must_use]
     pub const fn shape(self) -> Shape {
-        Shape { slots: self.bits.slots() as u32, records: RECORDS, entries: RECORD_SLOTS }
+        Shape { slots: self.all_slots() as u32, records: RECORDS, entries: RECORD_SLOTS }
     }
 
     /// The index of a word in the region; none for a place that the table does not have.
@@ -82,14 +131,14 @@ impl TableLayout {
                 .then(|| RECORDS_AT + usize::from(record) * RECORD_WORDS + 1 + usize::from(at)),
             Place::Word(slot) => {
                 let place = slot.0 as usize;
-                (place < self.bits.slots()).then_some(WORDS_AT + place)
+                (place < self.all_slots()).then_some(WORDS_AT + place)
             }
         }
     }
 
-    /// The tags' words.
+    /// The tags' words and the summary words.
     pub(super) const fn word_range(self) -> std::ops::Range<usize> {
-        WORDS_AT..WORDS_AT + self.bits.slots()
+        WORDS_AT..WORDS_AT + self.all_slots()
     }
 
     /// Writes the header of a fresh region.

@@ -15,11 +15,11 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering, fence};
 
 /// Records that one update may take, so that a single one cannot use up all.
-const UPDATE_RECORDS_MAX: usize = 16;
+const UPDATE_RECORDS_MAX: usize = 32;
 
-/// Slots that one update may have. Whoever changes more begins and ends several, or gives them a
-/// tag in common.
-pub const UPDATE_SLOTS_MAX: usize = UPDATE_RECORDS_MAX * RECORD_SLOTS as usize;
+/// Slots that one update may have, each with a summary word at the most. Whoever changes more begins
+/// and ends several, or gives them a tag in common.
+pub const UPDATE_SLOTS_MAX: usize = UPDATE_RECORDS_MAX * RECORD_SLOTS as usize / 2;
 
 /// Rounds of counting before a settler gives up: each is lost to a change of the same word within
 /// some ten microseconds. The caller may come again.
@@ -59,7 +59,7 @@ pub struct PendingUpdate {
     pub writer: WriterId,
     /// How far it is.
     pub phase: RecordPhase,
-    /// What it lists.
+    /// What it lists, but for summary words.
     pub slots: Vec<Slot>,
 }
 
@@ -187,7 +187,8 @@ impl VersionTable {
         let shape = self.layout.shape();
         let pending = |(record, header): (u16, RecordHeader)| {
             let entries: Vec<_> = shape.load_entries(record).map(|op| self.perform(op)).collect();
-            let slots = shape.listed(header, &entries);
+            let mut slots = shape.listed(header, &entries);
+            slots.retain(|&slot| self.layout.is_of_tags(slot));
             PendingUpdate { writer: header.writer, phase: header.phase, slots }
         };
         self.held_records().map(pending).collect()
@@ -198,7 +199,7 @@ impl VersionTable {
         (0..RECORDS).map(header).filter(|(_, header)| header.phase != RecordPhase::Free)
     }
 
-    /// Marks slots as pending. Only when this has returned may the writer commit. On an error
+    /// Marks slots, and their summary words, as pending. Only when this has returned may the writer commit. On an error
     /// nothing may be committed; what was raised has been taken back, or is left to be settled.
     ///
     /// # Errors
@@ -211,10 +212,11 @@ impl VersionTable {
             let max = UPDATE_SLOTS_MAX;
             return Err(BeginError::TooManySlots { slots: slots.len(), max });
         }
+        let raised = self.layout.raised(&slots);
         let mut update = Update { incarnation: self.incarnation, held: Vec::new() };
         // Writers start at different places, so that they do not meet at one record.
         let start = (writer.0.wrapping_mul(0x9e37_79b1) >> 16) as u16;
-        for part in slots.chunks(usize::from(RECORD_SLOTS)) {
+        for part in raised.chunks(usize::from(RECORD_SLOTS)) {
             let begin = Begin::new(self.layout.shape(), writer, part.to_vec(), start);
             match drive(self, begin) {
                 Ok(held) => update.held.push(held),
@@ -318,7 +320,18 @@ impl VersionTable {
         let (Some(live), Some(words)) = (live, all.get(self.layout.word_range())) else {
             return false;
         };
-        filled.incarnation == self.incarnation && access::is_valid(live, words, filled, slots)
+        let Some((own, summaries)) = words.split_at_checked(self.layout.bits().slots()) else {
+            return false;
+        };
+        // Words in few lines prove most entries; their own words are read only where something of
+        // their groups changed.
+        let by_summaries = || {
+            let groups = slots.iter().map(|&slot| self.layout.group(slot));
+            access::is_valid(live, summaries, filled, groups)
+        };
+        filled.incarnation == self.incarnation
+            && (self.layout.has_summaries() && by_summaries()
+                || access::is_valid(live, own, filled, slots.iter().copied()))
     }
 
     /// A word as it is, for those who explain why an entry is not valid.
