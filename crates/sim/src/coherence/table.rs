@@ -4,8 +4,9 @@ use shared_state::versions::{
     Machine, Next, Op, Place, RecordHeader, RecordPhase, Shape, Slot, SlotBits, VersionWord,
 };
 
-/// The smallest table, so that now and then two tags lie on one word, with summary words, which only
-/// large ones have in earnest. Records are so few that those of the dead can use them up for a while.
+/// The smallest table, so that now and then two tags lie on one word, with summary words, which
+/// only large ones have in earnest. Records are so few that those of the dead can use them up for
+/// a while.
 pub(super) const SHAPE: Shape = Shape { slots: WORDS + WORDS / GROUP, records: 12, entries: 8 };
 const BITS: u8 = 8;
 const WORDS: u32 = 1 << BITS;
