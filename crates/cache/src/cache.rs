@@ -11,10 +11,11 @@ use quick_cache::{Equivalent as _, UnitWeighter};
 use crate::disk::{Disk, Done, Handle, Recalled};
 use crate::entry::{Answer, Client, Entry};
 use crate::fetch::Fetch;
-use crate::key::{Key, KeyRef, Request};
+use crate::key::{Key, Request};
 use crate::moment::UnixMs;
 use crate::options::{Cookies, Limits, Mode, Rules};
 use crate::purge::{Purge, Purges};
+use crate::soft::Standing;
 use crate::stats::{Audit, Counters, Event, Stats};
 use crate::status::{CacheStatus, Forward};
 use crate::store::{Store, Variants};
@@ -74,7 +75,8 @@ pub struct Bypass {
 #[derive(Debug)]
 pub struct Hit<P> {
     pub(crate) entry: Arc<Entry<P>>,
-    pub(crate) stale: bool,
+    /// How long its time has been over, if it has.
+    stale_ms: Option<u64>,
     refresh: Option<Box<Fetch<P>>>,
 }
 
@@ -177,7 +179,9 @@ impl<P> Cache<P> {
         let found = variants.as_ref().map(|variants| self.find(rules, request, variants));
         let is_new = found.is_none();
         let lookup = match found {
-            Some(Found::Entry(entry)) => self.judge(rules, request, &asked, entry),
+            Some(Found::Entry(entry, purged_ms)) => {
+                self.judge(rules, request, &asked, entry, purged_ms)
+            }
             Some(Found::Old(entry)) => {
                 Lookup::Fetch(self.fetch(rules, request, Forward::Miss, entry))
             }
@@ -229,13 +233,12 @@ impl<P> Cache<P> {
     /// the request arrived.
     pub fn hit(&self, rules: &Rules, request: &Request<'_>, hit: &Hit<P>) -> Answer {
         self.counters.count(Event::Hit);
-        let freshness = &hit.entry.freshness;
         let status = CacheStatus {
             forward: request.waited.then_some(Forward::Miss),
             collapsed: request.waited,
-            ttl_s: Some(freshness.ttl_s(request.now)),
+            ttl_s: Some(hit.entry.freshness.left_s(request.now, hit.stale_ms)),
             detail: match () {
-                () if hit.stale => Some("stale"),
+                () if hit.stale_ms.is_some() => Some("stale"),
                 () if hit.entry.proof.is_some() => Some(rules.source.label()),
                 () => None,
             },
@@ -281,17 +284,6 @@ impl<P> Cache<P> {
         }
     }
 
-    /// All that is stored for a URL, for those who ask why.
-    #[must_use]
-    pub fn explain(&self, key: &KeyRef<'_>) -> Vec<Explained<P>> {
-        let Some(variants) = self.store.peek(key) else { return Vec::new() };
-        let explain = |entry: &Arc<Entry<P>>| Explained {
-            purged: !self.purges.is_valid(entry.stamp, &entry.slots),
-            entry: Arc::clone(entry),
-        };
-        variants.entries.iter().map(explain).collect()
-    }
-
     /// Counts so far.
     #[must_use]
     pub fn stats(&self) -> Stats {
@@ -309,25 +301,29 @@ impl<P> Cache<P> {
     fn find(&self, rules: &Rules, request: &Request<'_>, variants: &Variants<P>) -> Found<P> {
         let mine = |entry: &&Arc<Entry<P>>| entry.selected.is_for(rules, request.headers);
         let Some(entry) = variants.entries.iter().find(mine) else { return Found::Others };
-        if !self.purges.is_valid(entry.stamp, &entry.slots) {
-            return Found::Old(None);
-        }
+        let purged_ms = match self.standing(rules, entry) {
+            Standing::Valid => None,
+            Standing::Stale(since) => Some(request.now.since_ms(since)),
+            Standing::Gone => return Found::Old(None),
+        };
         // The site may have become strict since.
         if rules.mode == Mode::Strict && entry.proof.is_none() {
             return Found::Old(Some(Arc::clone(entry)));
         }
-        Found::Entry(Arc::clone(entry))
+        Found::Entry(Arc::clone(entry), purged_ms)
     }
 
+    /// `purged_ms`: how long ago a soft purge was, if one was.
     fn judge(
         &self,
         rules: &Rules,
         request: &Request<'_>,
         asked: &Directives,
         entry: Arc<Entry<P>>,
+        purged_ms: Option<u64>,
     ) -> Lookup<P> {
         let (freshness, now) = (&entry.freshness, request.now);
-        let (age_ms, left_s) = (freshness.age_ms(now), freshness.ttl_s(now));
+        let (age_ms, left_s) = (freshness.age_ms(now), freshness.left_s(now, purged_ms));
         let ms = |seconds: u64| seconds.saturating_mul(1_000);
         let too_old = asked.max_age.is_some_and(|max| age_ms > ms(max) || max == 0)
             || asked.min_fresh.is_some_and(|min| left_s < i64::try_from(min).unwrap_or(i64::MAX))
@@ -335,17 +331,17 @@ impl<P> Cache<P> {
         if too_old {
             return Lookup::Fetch(self.fetch(rules, request, Forward::Request, Some(entry)));
         }
-        if freshness.is_fresh(now) {
-            return Lookup::Hit(Hit { entry, stale: false, refresh: None });
+        if purged_ms.is_none() && freshness.is_fresh(now) {
+            return Lookup::Hit(Hit { entry, stale_ms: None, refresh: None });
         }
-        let stale_ms = freshness.stale_for_ms(now);
+        let stale_ms = freshness.stale_for_ms(now).max(purged_ms.unwrap_or(0));
         let may = !freshness.never_stale && rules.mode == Mode::Http;
         if may && asked.max_stale.is_some_and(|max| stale_ms <= ms(max)) {
-            return Lookup::Hit(Hit { entry, stale: true, refresh: None });
+            return Lookup::Hit(Hit { entry, stale_ms: Some(stale_ms), refresh: None });
         }
         let fetch = self.fetch(rules, request, Forward::Stale, Some(Arc::clone(&entry)));
         if may && stale_ms < freshness.while_revalidate_ms {
-            return Lookup::Hit(Hit { entry, stale: true, refresh: Some(fetch) });
+            return Lookup::Hit(Hit { entry, stale_ms: Some(stale_ms), refresh: Some(fetch) });
         }
         Lookup::Fetch(fetch)
     }
@@ -363,7 +359,12 @@ impl<P> Cache<P> {
         let meaning = self.meaning(rules, request);
         let flight = self.state.hash_one((key, request.method == Method::HEAD, meaning));
         let varied = self.varied(request.site);
-        Box::new(Fetch::new(rules, request, why, stored, stamp, flight, &varied))
+        let is_valid = |entry: &Arc<Entry<P>>| self.purges.is_valid(entry.stamp, &entry.slots);
+        let purged = stored.as_ref().is_some_and(|entry| !is_valid(entry));
+        let mut fetch = Fetch::new(rules, request, why, stored, stamp, flight);
+        fetch.purged = purged;
+        fetch.prepare(rules, &varied);
+        Box::new(fetch)
     }
 
     /// What tells requests for this URL apart, as far as is known: by its newest response, or by the
@@ -407,17 +408,9 @@ impl<P> Cache<P> {
     }
 }
 
-/// One stored response of a URL.
-#[derive(Debug)]
-pub struct Explained<P> {
-    /// The response.
-    pub entry: Arc<Entry<P>>,
-    /// Whether it was purged, and is only still there.
-    pub purged: bool,
-}
-
 enum Found<P> {
-    Entry(Arc<Entry<P>>),
+    /// With the milliseconds since a soft purge, if there was one.
+    Entry(Arc<Entry<P>>, Option<u64>),
     /// It is for this request, and cannot be a hit; the server may be asked about it.
     Old(Option<Arc<Entry<P>>>),
     /// None is for this request.

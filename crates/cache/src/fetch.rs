@@ -35,9 +35,12 @@ pub struct Fetch<P> {
     pub(crate) personal: bool,
     /// Whether this is the second question for the same client.
     pub(crate) again: bool,
+    /// Whether what is stored was purged softly.
+    pub(crate) purged: bool,
 }
 
 impl<P> Fetch<P> {
+    /// To be prepared.
     pub(crate) fn new(
         rules: &Rules,
         request: &Request<'_>,
@@ -45,12 +48,11 @@ impl<P> Fetch<P> {
         stored: Option<Arc<Entry<P>>>,
         stamp: u64,
         flight: u64,
-        varied: &[HeaderName],
     ) -> Self {
         let cookies = matches!(rules.cookies, Cookies::ByVary | Cookies::Bypass);
         let personal = request.headers.contains_key(AUTHORIZATION)
             || (cookies && request.headers.contains_key(COOKIE));
-        let mut fetch = Self {
+        Self {
             key: request.key().to_key(),
             method: request.method.clone(),
             why,
@@ -64,9 +66,8 @@ impl<P> Fetch<P> {
             collapsed: request.waited,
             personal,
             again: false,
-        };
-        fetch.prepare(rules, varied);
-        fetch
+            purged: false,
+        }
     }
 
     /// The fields of the request to the server; the edge adds its own, such as `X-Forwarded-For`.
@@ -100,7 +101,8 @@ impl<P> Fetch<P> {
         self.method == Method::GET && !self.again && !self.personal
     }
 
-    fn prepare(&mut self, rules: &Rules, varied: &[HeaderName]) {
+    /// Makes the fields for the server.
+    pub(crate) fn prepare(&mut self, rules: &Rules, varied: &[HeaderName]) {
         self.sent = forward::prepare(rules, &self.client, varied);
         self.conditional = self.ask(rules);
     }
@@ -108,14 +110,14 @@ impl<P> Fetch<P> {
     /// Adds conditions; whether there are any.
     ///
     /// None where what is stored was updated or purged: servers tell versions apart by a second and
-    /// a length, so the new one may look like the old one to them. In mode `strict` none that a
-    /// server does not warrant byte for byte.
+    /// a length, so the new one may look like the old one to them. In mode `strict`, and after a
+    /// soft purge, none that a server does not warrant byte for byte.
     fn ask(&mut self, rules: &Rules) -> bool {
         let Some(entry) = &self.stored else { return false };
         if self.method != Method::GET || self.why == Forward::Miss {
             return false;
         }
-        let strong = rules.mode == Mode::Strict;
+        let strong = rules.mode == Mode::Strict || self.purged;
         conditional::ask(&entry.validators, strong, &mut self.sent)
     }
 

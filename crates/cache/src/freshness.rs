@@ -60,6 +60,14 @@ impl Freshness {
         let left = i128::from(self.lifetime_ms) - i128::from(self.age_ms(now));
         i64::try_from(left.div_euclid(1_000)).unwrap_or(i64::MAX)
     }
+
+    /// Seconds that are left, for what is stale for so long, if it is; a purge may have made it so.
+    #[must_use]
+    pub fn left_s(&self, now: UnixMs, stale_ms: Option<u64>) -> i64 {
+        let over_s = |stale_ms: u64| i64::try_from(stale_ms.div_ceil(1_000)).unwrap_or(i64::MAX);
+        let left_s = self.ttl_s(now);
+        stale_ms.map_or(left_s, |stale_ms| left_s.min(-over_s(stale_ms)))
+    }
 }
 
 /// When a response came, and what was asked when.

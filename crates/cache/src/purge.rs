@@ -12,14 +12,18 @@
 //!
 //! Two names on one word purge too much, never too little. Nothing is searched, nothing grows.
 //! A response with a proof is judged by the proof for its tags, and by these words for the rest.
+//! What is valid costs these comparisons; why something is not is asked of [`Runs`].
 
 use std::hash::{BuildHasher, Hash, RandomState};
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{PoisonError, RwLock};
 
 use pool_model::SiteId;
 use smallvec::{SmallVec, smallvec};
 
 use crate::key::KeyRef;
+use crate::moment::UnixMs;
+use crate::soft::{Runs, Standing};
 use crate::tags::Tags;
 
 /// Words of the table: half a megabyte, so that a thousand purges an hour hit a stored response of
@@ -48,6 +52,8 @@ pub(crate) struct Purges {
     sequence: AtomicU64,
     words: Box<[AtomicU64]>,
     state: RandomState,
+    /// Who purges has it alone, so that words and runs change at once.
+    runs: RwLock<Runs>,
 }
 
 /// Everything is on the first word, which nothing else is on.
@@ -56,7 +62,8 @@ const ALL: u32 = 0;
 impl Purges {
     pub(crate) fn new() -> Self {
         let words = (0..WORDS).map(|_| AtomicU64::new(0)).collect();
-        Self { sequence: AtomicU64::new(0), words, state: RandomState::new() }
+        let (sequence, state) = (AtomicU64::new(0), RandomState::new());
+        Self { sequence, words, state, runs: RwLock::default() }
     }
 
     /// What a fetch carries, read before its server is asked.
@@ -66,14 +73,32 @@ impl Purges {
 
     /// Makes all invalid that was asked for before now.
     pub(crate) fn purge(&self, what: Purge<'_>) {
-        let slot = match what {
+        let slot = self.slot_of(what);
+        let mut runs = self.runs.write().unwrap_or_else(PoisonError::into_inner);
+        runs.end(slot);
+        self.raise(slot);
+    }
+
+    /// Makes all stale that was asked for before now.
+    pub(crate) fn purge_softly(&self, what: Purge<'_>, now: UnixMs) {
+        let slot = self.slot_of(what);
+        let mut runs = self.runs.write().unwrap_or_else(PoisonError::into_inner);
+        runs.go_on(slot, self.words[slot as usize].load(Ordering::Acquire), now);
+        self.raise(slot);
+    }
+
+    fn raise(&self, slot: u32) {
+        let stamp = self.sequence.fetch_add(1, Ordering::SeqCst) + 1;
+        self.words[slot as usize].fetch_max(stamp, Ordering::SeqCst);
+    }
+
+    fn slot_of(&self, what: Purge<'_>) -> u32 {
+        match what {
             Purge::Url(key) => self.url(&key),
             Purge::Tag(site, tag) => self.slot((site, b't', tag)),
             Purge::Site(site) => self.slot((site, b's')),
             Purge::All => ALL,
-        };
-        let stamp = self.sequence.fetch_add(1, Ordering::SeqCst) + 1;
-        self.words[slot as usize].fetch_max(stamp, Ordering::SeqCst);
+        }
     }
 
     /// The words that concern a response.
@@ -89,6 +114,25 @@ impl Purges {
     /// Whether none of them was purged since this stamp.
     pub(crate) fn is_valid(&self, stamp: u64, slots: &[u32]) -> bool {
         slots.iter().all(|&slot| self.words[slot as usize].load(Ordering::Acquire) <= stamp)
+    }
+
+    /// What purges since this stamp have made of a response that was stored at `stored_at`.
+    #[inline]
+    pub(crate) fn standing(&self, stamp: u64, slots: &[u32], stored_at: UnixMs) -> Standing {
+        match self.is_valid(stamp, slots) {
+            true => Standing::Valid,
+            false => self.standing_of_purged(stamp, slots, stored_at),
+        }
+    }
+
+    #[cold]
+    fn standing_of_purged(&self, stamp: u64, slots: &[u32], stored_at: UnixMs) -> Standing {
+        let runs = self.runs.read().unwrap_or_else(PoisonError::into_inner);
+        let is_above = |slot: &u32| self.words[*slot as usize].load(Ordering::Acquire) > stamp;
+        let since = |&slot: &u32| runs.since(slot, stamp, stored_at);
+        let first = slots.iter().filter(|slot| is_above(slot)).map(since).min();
+        // None comes first: gone by one word is gone.
+        first.flatten().map_or(Standing::Gone, Standing::Stale)
     }
 
     fn url(&self, key: &KeyRef<'_>) -> u32 {

@@ -20,6 +20,7 @@ use crate::options::{Mode, Rules};
 use crate::purge::Purge;
 use crate::range::{self, Cut, Wanted};
 use crate::rules::{self, NotStored};
+use crate::soft::Standing;
 use crate::stats::Event;
 use crate::status::CacheStatus;
 use crate::tags::Tags;
@@ -271,7 +272,7 @@ impl<P> Cache<P> {
             return Err(NotStored::Purged);
         }
         let replaces = |other: &Entry<P>| {
-            other.selected.is_for(rules, client) || !self.purges.is_valid(other.stamp, &other.slots)
+            other.selected.is_for(rules, client) || self.standing(rules, other) == Standing::Gone
         };
         self.store.put(key, Arc::clone(entry), replaces);
         self.counters.count(Event::Stored);
@@ -286,7 +287,12 @@ impl<P> Cache<P> {
         failed: Option<StatusCode>,
     ) -> Option<Answer> {
         let stored = fetch.stored.as_ref()?;
-        let stale_ms = stored.freshness.stale_for_ms(now);
+        let purged_ms = match self.standing(rules, stored) {
+            Standing::Valid => None,
+            Standing::Stale(since) => Some(now.since_ms(since)),
+            Standing::Gone => return None,
+        };
+        let stale_ms = stored.freshness.stale_for_ms(now).max(purged_ms.unwrap_or(0));
         if stale_ms >= stored.stands_in_ms(rules) {
             return None;
         }
@@ -295,7 +301,7 @@ impl<P> Cache<P> {
             forward: Some(fetch.why),
             forward_status: failed,
             collapsed: fetch.collapsed,
-            ttl_s: Some(stored.freshness.ttl_s(now)),
+            ttl_s: Some(stored.freshness.left_s(now, purged_ms)),
             detail: Some("stale-if-error"),
             ..CacheStatus::default()
         };

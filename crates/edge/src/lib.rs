@@ -71,7 +71,7 @@ mod wire;
 pub use access_log::{LogFormat, LogOptions, LogTarget};
 pub use admission::{CLASSES_MAX, ClassRule, HeaderRule, LAST_CLASS};
 pub use answer::{REASON_HEADER, Reason, Source};
-pub use cached::{CacheControl, CachePurge, CacheReport, StoredResponse};
+pub use cached::{CacheControl, CachePurge, CacheReport, StoredResponse, StoredResponses};
 pub use cached::{FarVersions, SITE_TAG, Versions, url_tag};
 pub use edge::{Closer, Edge, MetricsReader, StartError};
 pub use face::{Ask, Dispatcher, Permit, RETRIES_MAX, Rank, Refusal, Stick, Verdict};

@@ -348,7 +348,10 @@ fn who_writes_to_a_page_purges_it() {
     let url = || CachePurge::Url(site(), "http://a.example/page".to_owned());
     assert!(edge.cache().purge(&url()));
     assert_eq!(get(address, "/page").text(), "4");
-    let stored = edge.cache().explain(site(), "http://a.example/page").unwrap();
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    let cache = edge.cache();
+    let stored = runtime.block_on(cache.explain(site(), "http://a.example/page")).unwrap();
+    let stored = stored.responses;
     assert_eq!((stored.len(), stored[0].status, stored[0].purged), (1, 200, false));
     assert!(!edge.cache().purge(&CachePurge::Url(site(), "page".to_owned())));
     for purge in [CachePurge::Site(site()), CachePurge::All] {

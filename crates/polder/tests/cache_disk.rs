@@ -88,6 +88,32 @@ fn stats(pool: &Pool) -> serde_json::Value {
     all["0"]["disk"].clone()
 }
 
+/// What `polder cache explain` says of a page.
+fn explained(pool: &Pool, page: usize) -> serde_json::Value {
+    let output = Command::new(PROGRAM)
+        .args(["cache", "explain", "--json", &format!("http://red.test/{page}"), "--runtime-dir"])
+        .arg(&pool.folder)
+        .output()
+        .unwrap();
+    let all: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    all[0].clone()
+}
+
+/// Each page is told of, wherever it lies, and stays there.
+fn explain_all(pool: &Pool) {
+    let before = stats(pool);
+    let all: Vec<_> = (0..PAGES).map(|page| explained(pool, page)).collect();
+    for told in &all {
+        assert_eq!(told["stored"].as_array().unwrap().len(), 1, "{told}");
+        let one = &told["stored"][0];
+        assert_eq!((&one["status"], &one["body_bytes"]), (&200.into(), &PAGE_BYTES.into()));
+        assert!(one["ttl_s"].as_i64().unwrap() > 0 && told["unread"] == false, "{told}");
+    }
+    let on_disk = all.iter().filter(|told| told["stored"][0]["on_disk"] == true).count();
+    assert!((40..PAGES).contains(&on_disk), "{on_disk}");
+    assert_eq!(stats(pool), before, "nothing has come back");
+}
+
 fn settle(pool: &Pool) {
     eventually("all that memory has given up is in files", || stats(pool)["waiting"] == 0);
 }
@@ -105,6 +131,7 @@ fn what_memory_gives_up_comes_back_and_an_edge_that_dies_leaves_nothing() {
     let pool = start(folder.path(), server);
     let (first, _) = get_all(&pool);
     settle(&pool);
+    explain_all(&pool);
     let (second, hits) = get_all(&pool);
     assert_eq!((second, hits), (first.clone(), PAGES), "each from memory or disk");
     assert_eq!(asked.load(Ordering::SeqCst), PAGES);

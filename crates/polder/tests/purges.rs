@@ -75,9 +75,10 @@ impl Origin {
                 self.waiting.fetch_sub(1, Ordering::SeqCst);
             }
             let tags = if first.contains("/other") { "Cache-Tag: other\r\n" } else { TAGS };
+            let stale = if first.contains("/stale") { ", stale-while-revalidate=600" } else { "" };
             let answer = format!(
-                "HTTP/1.1 200 OK\r\nCache-Control: max-age=3600\r\n{tags}X-Number: {number}\r\n\
-                 X-Request: {first}\r\nContent-Length: 2\r\n\r\nok"
+                "HTTP/1.1 200 OK\r\nCache-Control: max-age=3600{stale}\r\n{tags}\
+                 X-Number: {number}\r\nX-Request: {first}\r\nContent-Length: 2\r\n\r\nok"
             );
             if stream.write_all(answer.as_bytes()).is_err() {
                 return;
@@ -316,7 +317,7 @@ fn what_is_not_understood_is_refused_and_says_what_is() {
         ("PURGE /\nX-Cache-Tags: post-.*", "no list of tags: supported are"),
         ("PURGE /\nxkey: ,", "xkey names no tag"),
         ("POST /service/blue/purge_all", "SITE is the site's name"),
-        ("POST /service/red/purge", "keys in a body are not supported"),
+        ("POST /service/red/purge", "in a body like {\"surrogate_keys\": [\"KEY\"]}"),
         ("POST /service/red/purge/%zz", "percent-encoded"),
     ] {
         let answer = send(pool.edges[0], "red.test", lines);
@@ -326,6 +327,95 @@ fn what_is_not_understood_is_refused_and_says_what_is() {
     }
     for tag in [&b"a"[..], edge::SITE_TAG] {
         assert!(is_valid(&table, filled, tag));
+    }
+}
+
+/// Posts a list of keys, in one piece or as chunks.
+fn post_keys(edge: SocketAddr, body: &str, in_chunks: bool) -> Answer {
+    let mut connection = Connection::open(edge).unwrap();
+    let head = "POST /service/red/purge HTTP/1.1\r\nHost: red.test\r\n\
+                Content-Type: application/json\r\n";
+    let rest = match in_chunks {
+        true => {
+            format!("Transfer-Encoding: chunked\r\n\r\n{:x}\r\n{body}\r\n0\r\n\r\n", body.len())
+        }
+        false => format!("Content-Length: {}\r\n\r\n{body}", body.len()),
+    };
+    connection.stream().write_all((head.to_owned() + &rest).as_bytes()).unwrap();
+    connection.receive().unwrap()
+}
+
+#[test]
+fn keys_come_in_a_body() {
+    let (_origin, pool) = pool(&[("red", STRICT)]);
+    wait_told(&pool);
+    for in_chunks in [false, true] {
+        for &edge in &pool.edges {
+            get(edge, "red.test", "/page");
+            get(edge, "red.test", "/other");
+            assert!(get(edge, "red.test", "/page").1, "it is kept");
+        }
+        let body = "{\"surrogate_keys\": [\"key0\", \"key1\"]}";
+        is_acknowledged(&post_keys(pool.edges[0], body, in_chunks));
+        for &edge in &pool.edges {
+            assert!(!get(edge, "red.test", "/page").1, "{in_chunks}");
+            assert!(get(edge, "red.test", "/other").1, "{in_chunks}");
+        }
+    }
+    let long = format!("{{\"surrogate_keys\": [\"{}\"]}}", "a".repeat(300 << 10));
+    for (body, words) in [
+        ("{\"surrogate_keys\": [\"key1\"", "the body is not JSON like"),
+        ("{\"surrogate_keys\": \"key1\"}", "expected a sequence at line 1"),
+        ("{\"surrogate_keys\": []}", "surrogate_keys names no tag"),
+        ("", "name the keys in Surrogate-Key"),
+        (&long, "more than 262144 bytes"),
+    ] {
+        get(pool.edges[0], "red.test", "/page");
+        let answer = post_keys(pool.edges[0], body, false);
+        assert_eq!(answer.status, 400, "{}", text(&answer));
+        assert!(text(&answer).contains(words), "{words}: {}", text(&answer));
+        assert!(get(pool.edges[0], "red.test", "/page").1, "{words}: it is lost");
+    }
+}
+
+const SOFT: &str = "tags = 4096\npurge = { from = [\"127.0.0.1\"] }\n\
+                    cache = { mode = \"http\", stale_while_revalidate = true }";
+
+/// What a client is told of a page, and its number.
+fn status_of(edge: SocketAddr, path: &str) -> (String, u64) {
+    let mut connection = Connection::open(edge).unwrap();
+    let answer = connection.request("GET", "red.test", path).unwrap();
+    let number = answer.header("x-number").parse().unwrap();
+    (answer.header("cache-status").to_owned(), number)
+}
+
+#[test]
+fn what_is_purged_softly_is_shown_once_more_while_it_is_asked_for() {
+    let (_origin, pool) = pool(&[("red", SOFT)]);
+    wait_told(&pool);
+    for purge in [
+        "POST /service/red/purge/key1\nFastly-Soft-Purge: 1",
+        "PURGE /page/stale\nFastly-Soft-Purge: 1",
+        "PURGEKEYS /\nxkey-softpurge: xk1",
+    ] {
+        for &edge in &pool.edges {
+            get(edge, "red.test", "/page/stale");
+        }
+        let numbers: Vec<u64> =
+            pool.edges.iter().map(|&edge| get(edge, "red.test", "/page/stale").0).collect();
+        is_acknowledged(&send(pool.edges[0], "red.test", purge));
+        for (&edge, number) in pool.edges.iter().zip(numbers) {
+            let (status, shown) = status_of(edge, "/page/stale");
+            assert!(status.contains("; hit;") && status.contains("detail=stale"), "{status}");
+            assert_eq!(shown, number, "{purge}");
+            eventually("it is asked for meanwhile", || status_of(edge, "/page/stale").1 > number);
+        }
+    }
+    // Everything is gone, whatever the request says.
+    let all = "POST /service/red/purge_all\nFastly-Soft-Purge: 1";
+    is_acknowledged(&send(pool.edges[0], "red.test", all));
+    for &edge in &pool.edges {
+        assert!(!get(edge, "red.test", "/page/stale").1);
     }
 }
 

@@ -69,6 +69,23 @@ fn polder(pool: &Pool, arguments: &[&str]) -> (i32, String, String) {
     (output.status.code().unwrap_or(-1), text(output.stdout), text(output.stderr))
 }
 
+#[test]
+fn a_pool_that_is_ready_answers_the_writers_of_all_sites() {
+    let home = tempfile::tempdir().unwrap();
+    let (out, own) = (home.path().join("out"), home.path().join("own.sock"));
+    let shop = format!("tags = 4096\nwriters_socket = \"{}\"\n", own.display());
+    let mut recipe = Recipe::new(&[("shop", &*shop.leak()), ("blog", "tags = 4096\n")], 2);
+    let line = format!("exec {PROGRAM} up \"$0\" >{}", out.display());
+    recipe.command = Some(vec!["sh".to_owned(), "-c".to_owned(), line]);
+    let pool = recipe.launch();
+    let said = || std::fs::read_to_string(&out).unwrap_or_default();
+    eventually("the pool says that it is up", || said().contains("Pool "));
+    assert!(said().contains("is ready"), "{}", said());
+    for socket in [socket(&pool), pool.folder.join("tell-blog.sock"), own] {
+        Client::connect(&socket, ANSWER).unwrap().pending().unwrap();
+    }
+}
+
 fn kill_writers_process(pool: &Pool) {
     let pid = pool.writers_process().expect("it runs");
     assert!(process::signal(pid, Signal::KILL));

@@ -25,6 +25,7 @@ use std::thread;
 
 use pool_model::SiteId;
 
+use crate::entry::Entry;
 use crate::key::{Key, KeyRef};
 use crate::store::Variants;
 use folder::{Files, Folder};
@@ -80,6 +81,10 @@ pub struct Recalled<P> {
 impl<P> Recalled<P> {
     pub(crate) fn key(&self) -> Option<&Key> {
         self.found.as_ref().map(|stored| &stored.key)
+    }
+
+    pub(crate) fn parts(&self) -> Option<(&Key, &[Arc<Entry<P>>])> {
+        self.found.as_ref().map(|stored| (&stored.key, &*stored.variants.entries))
     }
 }
 

@@ -4,6 +4,7 @@ use std::fs::{self, OpenOptions};
 use std::io::{Seek as _, Write as _};
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
+use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
 use cache::{Cache, Codec, Disk, DiskLimits, DiskStats, Limits, Mode, Purge, Source};
@@ -101,6 +102,41 @@ fn what_memory_gives_up_comes_back_from_the_disk() {
     assert!(head.body.is_empty() && world.count() == PAGES);
     drop(world);
     eventually("it goes with its process", || fs::read_dir(folder.path()).unwrap().count() == 0);
+}
+
+/// Whether each response for a page that the disk holds was purged; none if it holds nothing.
+fn on_disk(world: &World, page: usize) -> Option<Vec<bool>> {
+    let key = world.key(&format!("/{page}"));
+    let (tell, told) = mpsc::channel();
+    let done = Box::new(move |recalled| tell.send(recalled).unwrap());
+    if !world.cache.ask_disk(&key.borrowed(), done) {
+        return None;
+    }
+    let recalled = told.recv_timeout(Duration::from_secs(60)).unwrap();
+    let all = world.cache.explain_recalled(&key.borrowed(), &recalled);
+    let all = all.expect("it is not damaged");
+    assert!(all.iter().all(|one| one.entry.has_body(body(page).as_bytes())), "{page}");
+    Some(all.iter().map(|one| one.purged).collect())
+}
+
+#[test]
+fn who_asks_what_lies_on_the_disk_leaves_it_there() {
+    let folder = TempDir::new().unwrap();
+    let mut world = world(folder.path(), Mode::Http, 64 << 20);
+    assert_eq!(on_disk(&world, 0), None);
+    fill(&mut world);
+    let (before, held) = (stats(&world), world.cache.stats());
+    let in_memory = |world: &World, page: usize| {
+        !world.cache.explain(&world.key(&format!("/{page}")).borrowed()).is_empty()
+    };
+    for page in 0..PAGES {
+        let lies_there = on_disk(&world, page) == Some(vec![false]);
+        assert!(lies_there || in_memory(&world, page), "{page}");
+    }
+    assert_eq!((stats(&world), world.cache.stats().urls), (before, held.urls));
+    let page = (0..PAGES).find(|&page| !in_memory(&world, page)).unwrap();
+    world.cache.purge(Purge::Tag(SiteId::new(1).unwrap(), b"t"));
+    assert_eq!(on_disk(&world, page), Some(vec![true]));
 }
 
 #[test]

@@ -6,5 +6,6 @@ mod life;
 mod noise;
 mod race;
 mod shared;
+mod soft;
 mod suite;
 mod world;

@@ -1,9 +1,9 @@
 //! The cache of an edge for those who look at it and purge it, from any thread.
 
-use super::{Cached, Versions};
+use super::{Cached, Proof, Versions, disk};
 use crate::core::Shared;
 use crate::hosts::host_of;
-use cache::{KeyRef, Purge, Stats};
+use cache::{Explained, KeyRef, Purge, Stats, UnixMs};
 use http::Uri;
 use pool_model::SiteId;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -19,6 +19,18 @@ pub enum CachePurge {
     Site(SiteId),
     /// Everything.
     All,
+}
+
+impl CachePurge {
+    /// As the cache takes it; none if a URL is none.
+    fn parts(&self) -> Option<Purge<'_>> {
+        Some(match self {
+            Self::Url(site, url) => Purge::Url(KeyRef::of_url(*site, url)?),
+            Self::Tag(site, tag) => Purge::Tag(*site, tag.as_bytes()),
+            Self::Site(site) => Purge::Site(*site),
+            Self::All => Purge::All,
+        })
+    }
 }
 
 /// What a cache holds and has done, and who waits at this moment.
@@ -43,6 +55,8 @@ pub struct StoredResponse {
     pub ttl_s: i64,
     /// Whether it was purged, and is only still there.
     pub purged: bool,
+    /// Whether it is stale because of a soft purge.
+    pub purged_softly: bool,
     /// Whether its tags hold now, in mode `strict` and where that can be told at once.
     pub holds: Option<bool>,
     /// Bytes of its body.
@@ -51,6 +65,17 @@ pub struct StoredResponse {
     pub varies_by: Vec<String>,
     /// Its tags.
     pub tags: Vec<String>,
+    /// Whether it lies on the disk, or is on its way there, and no longer in memory.
+    pub on_disk: bool,
+}
+
+/// What is stored for a URL.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct StoredResponses {
+    /// The newest first.
+    pub responses: Vec<StoredResponse>,
+    /// The disk holds something, and has not said in time what, or it could not be read.
+    pub is_unread: bool,
 }
 
 /// Reaches the cache of an edge, whichever it has at the time.
@@ -107,41 +132,64 @@ impl CacheControl {
     /// may be none.
     #[must_use]
     pub fn purge(&self, what: &CachePurge) -> bool {
-        let purge = match what {
-            CachePurge::Url(site, url) => match KeyRef::of_url(*site, url) {
-                Some(key) => Purge::Url(key),
-                None => return false,
-            },
-            CachePurge::Tag(site, tag) => Purge::Tag(*site, tag.as_bytes()),
-            CachePurge::Site(site) => Purge::Site(*site),
-            CachePurge::All => Purge::All,
-        };
+        let Some(purge) = what.parts() else { return false };
         if let Some(cached) = self.get() {
             cached.cache.purge(purge);
         }
         true
     }
 
-    /// What is stored for an absolute URL of a site; none if it is no URL.
+    /// The same, but that it goes on as stale, for sites that allow the use of what is; not in mode
+    /// `strict`, where this is a purge like others.
     #[must_use]
-    pub fn explain(&self, site: SiteId, url: &str) -> Option<Vec<StoredResponse>> {
+    pub fn purge_softly(&self, what: &CachePurge) -> bool {
+        let Some(purge) = what.parts() else { return false };
+        if let Some(cached) = self.get() {
+            cached.cache.purge_softly(purge, super::now());
+        }
+        true
+    }
+
+    /// What is stored for an absolute URL of a site; none if it is no URL. Waits for the disk where
+    /// memory holds nothing, and leaves there what lies there.
+    pub async fn explain(&self, site: SiteId, url: &str) -> Option<StoredResponses> {
         let key = KeyRef::of_url(site, url)?;
-        let Some(cached) = self.get() else { return Some(Vec::new()) };
+        let Some(cached) = self.get() else { return Some(StoredResponses::default()) };
         let (now, versions) = (super::now(), self.versions(site));
-        let told = cached.cache.explain(&key).into_iter().map(|one| {
-            let (entry, freshness) = (&one.entry, one.entry.freshness());
-            let tag = |tag: &[u8]| String::from_utf8_lossy(tag).into_owned();
-            StoredResponse {
-                status: entry.status().as_u16(),
-                age_s: freshness.age_ms(now) / 1_000,
-                ttl_s: freshness.ttl_s(now),
-                purged: one.purged,
-                holds: entry.proof().and_then(|proof| versions.as_ref()?.holds_now(proof)),
-                body_bytes: entry.body_bytes() as u64,
-                varies_by: entry.varies_by().map(ToString::to_string).collect(),
-                tags: entry.tags().iter().map(tag).collect(),
+        let of = |one: Explained<Proof>, on_disk| stored(&one, versions.as_ref(), now, on_disk);
+        let in_memory = cached.cache.explain(&key);
+        if !in_memory.is_empty() {
+            let responses = in_memory.into_iter().map(|one| of(one, false)).collect();
+            return Some(StoredResponses { responses, is_unread: false });
+        }
+        Some(match disk::explain(&cached.cache, &key).await {
+            Some(all) => {
+                let responses = all.into_iter().map(|one| of(one, true)).collect();
+                StoredResponses { responses, is_unread: false }
             }
-        });
-        Some(told.collect())
+            None => StoredResponses { responses: Vec::new(), is_unread: true },
+        })
+    }
+}
+
+fn stored(
+    one: &Explained<Proof>,
+    versions: Option<&Versions>,
+    now: UnixMs,
+    on_disk: bool,
+) -> StoredResponse {
+    let (entry, freshness) = (&one.entry, one.entry.freshness());
+    let tag = |tag: &[u8]| String::from_utf8_lossy(tag).into_owned();
+    StoredResponse {
+        status: entry.status().as_u16(),
+        age_s: freshness.age_ms(now) / 1_000,
+        ttl_s: freshness.left_s(now, one.stale_since.map(|since| now.since_ms(since))),
+        purged: one.purged,
+        purged_softly: one.stale_since.is_some(),
+        holds: entry.proof().and_then(|proof| versions?.holds_now(proof)),
+        body_bytes: entry.body_bytes() as u64,
+        varies_by: entry.varies_by().map(ToString::to_string).collect(),
+        tags: entry.tags().iter().map(tag).collect(),
+        on_disk,
     }
 }

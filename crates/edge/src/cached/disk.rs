@@ -2,13 +2,16 @@
 
 use super::{Caching, Proof};
 use crate::attempt::Outgoing;
-use cache::{Codec, Disk, DiskLimits, Lookup};
+use cache::{Cache, Codec, Disk, DiskLimits, Explained, KeyRef, Lookup};
 use std::time::Duration;
 use tokio::sync::oneshot;
 
 /// How long a request waits for the disk before it goes on as if nothing were there: a spinning
 /// disk that is busy, and less than a person calls a delay.
 const RECALL_MAX: Duration = Duration::from_millis(500);
+
+/// How long somebody who asks why waits for it: an edge's answer is awaited for longer.
+const EXPLAIN_MAX: Duration = Duration::from_secs(2);
 
 const CODEC: Codec<Proof> = Codec { write: Proof::write, read: Proof::read };
 
@@ -48,4 +51,19 @@ pub(super) async fn look_up(
         Lookup::OnDisk(again) => again.otherwise(),
         lookup => lookup,
     }
+}
+
+/// What the disk holds for a URL, and goes on to hold; none if it has not said so in time, or could
+/// not be read.
+pub(super) async fn explain(
+    cache: &Cache<Proof>,
+    key: &KeyRef<'_>,
+) -> Option<Vec<Explained<Proof>>> {
+    let (tell, told) = oneshot::channel();
+    // Whoever asked may have left meanwhile.
+    if !cache.ask_disk(key, Box::new(move |recalled| drop(tell.send(recalled)))) {
+        return Some(Vec::new());
+    }
+    let recalled = tokio::time::timeout(EXPLAIN_MAX, told).await.ok()?.ok()?;
+    cache.explain_recalled(key, &recalled)
 }

@@ -22,7 +22,7 @@ mod versions;
 
 pub(crate) use ask::{Asked, ask};
 pub(crate) use carry::Carried;
-pub use control::{CacheControl, CachePurge, CacheReport, StoredResponse};
+pub use control::{CacheControl, CachePurge, CacheReport, StoredResponse, StoredResponses};
 pub(crate) use far::FarLinks;
 pub use far::FarVersions;
 pub use versions::{SITE_TAG, Versions, url_tag};

@@ -8,11 +8,13 @@
 //! | `BAN` with `X-Url: .*` | everything |
 //! | `PURGE` with `Clear-Cache: true`, or with `X-Purge-Method: regex` of `/.*` | everything |
 //! | `POST /service/SITE/purge/KEY` | a tag |
-//! | `POST /service/SITE/purge` with `Surrogate-Key` | tags |
+//! | `POST /service/SITE/purge` with `Surrogate-Key`, or keys in its body | tags |
 //! | `POST /service/SITE/purge_all` | everything |
 //!
-//! A soft purge is one like the others: what would be served stale is not served.
+//! Tags and URLs may be purged softly, see [`is_soft`].
 
+use super::keys;
+use super::keys::BODY_BYTES_MAX;
 use super::pattern::{self, Pattern};
 use cache::tags::split;
 use http::{HeaderMap, HeaderName, HeaderValue, Method};
@@ -41,11 +43,17 @@ enum Form {
     Either(&'static str),
 }
 
+/// The field by which xkey purges softly.
+const XKEY_SOFT: &str = "xkey-softpurge";
+
+/// The field by which Fastly makes any purge but that of everything a soft one.
+const FASTLY_SOFT: &str = "fastly-soft-purge";
+
 /// The fields that name tags.
 const FIELDS: [(&str, Form); 10] = [
     ("xkey", Form::List("xkey")),
     ("xkey-purge", Form::List("xkey")),
-    ("xkey-softpurge", Form::List("xkey")),
+    (XKEY_SOFT, Form::List("xkey")),
     ("surrogate-key", Form::List("surrogate-key")),
     ("cache-tag", Form::List("cache-tag")),
     ("x-cache-tags", Form::Either("x-cache-tags")),
@@ -97,12 +105,19 @@ pub(super) enum Wrong {
     #[error("X-Purge-Method: supported is regex for the path /.*, which purges everything")]
     PurgeMethod,
     #[error(
-        "supported are POST /service/SITE/purge/KEY, /service/SITE/purge with Surrogate-Key, and \
-         /service/SITE/purge_all, where SITE is the site's name in Polder's settings"
+        "supported are POST /service/SITE/purge/KEY, /service/SITE/purge with Surrogate-Key or \
+         keys in a body, and /service/SITE/purge_all, where SITE is the site's name in Polder's \
+         settings"
     )]
     Service,
-    #[error("name the keys in Surrogate-Key: keys in a body are not supported")]
+    #[error("name the keys in Surrogate-Key, or in a body like {{\"surrogate_keys\": [\"KEY\"]}}")]
     NoKeys,
+    #[error("the body is not JSON like {{\"surrogate_keys\": [\"KEY\"]}}: {0}")]
+    Body(String),
+    #[error("the body has more than {BODY_BYTES_MAX} bytes: send several requests")]
+    LongBody,
+    #[error("the body did not come to its end")]
+    BrokenBody,
     #[error("the key in the path is not percent-encoded as it should be")]
     BadKey,
 }
@@ -116,16 +131,38 @@ pub(super) fn is_spoken(method: &Method, path: &str) -> bool {
     }
 }
 
-/// What a request asks for, which [`is_spoken`].
+/// Whether the body of such a request may say something.
+pub(super) fn wants_body(method: &Method, path: &str, headers: &HeaderMap) -> bool {
+    let is_list = || service(path).is_some_and(|(_, order)| order == "purge");
+    *method == Method::POST && is_list() && keys::may_be_in_body(headers)
+}
+
+/// Whether what is asked for may go on as stale: what tags and URLs void, but not everything, where
+/// Fastly's field says so, or where all tags are named in xkey's field for it.
+pub(super) fn is_soft(headers: &HeaderMap, asked: &Asked) -> bool {
+    if *asked == Asked::Everything {
+        return false;
+    }
+    let fastly = headers.contains_key(FASTLY_SOFT) && all_say(headers, FASTLY_SOFT, "1");
+    let named = |soft: bool| {
+        FIELDS
+            .iter()
+            .any(|(field, _)| (*field == XKEY_SOFT) == soft && headers.contains_key(*field))
+    };
+    fastly || (named(true) && !named(false))
+}
+
+/// What a request asks for, which [`is_spoken`]. The body is empty but where [`wants_body`].
 pub(super) fn read(
     site: &str,
     method: &Method,
     path: &str,
     headers: &HeaderMap,
+    body: &[u8],
 ) -> Result<Asked, Wrong> {
     if *method == Method::POST {
         let (id, order) = service(path).ok_or(Wrong::Service)?;
-        return if id == site { fastly(order, headers) } else { Err(Wrong::Service) };
+        return if id == site { fastly(order, headers, body) } else { Err(Wrong::Service) };
     }
     let named = named(method.as_str(), headers)?;
     if let Some(field) = NARROWING.iter().find(|field| !all_say(headers, field, ".*")) {
@@ -200,7 +237,7 @@ fn service(path: &str) -> Option<(&str, &str)> {
     is_purge.then_some((id, order))
 }
 
-fn fastly(order: &str, headers: &HeaderMap) -> Result<Asked, Wrong> {
+fn fastly(order: &str, headers: &HeaderMap, body: &[u8]) -> Result<Asked, Wrong> {
     let mut tags = Tags::default();
     match order.strip_prefix("purge/") {
         Some(key) => tags.add([decoded(key)?.as_slice()])?,
@@ -210,6 +247,7 @@ fn fastly(order: &str, headers: &HeaderMap) -> Result<Asked, Wrong> {
             for line in headers.get_all(field) {
                 tags.add_list(field, field, line)?;
             }
+            tags.add(keys::read(body)?.iter().map(String::as_bytes))?;
             if tags.all.is_empty() {
                 return Err(Wrong::NoKeys);
             }

@@ -14,7 +14,7 @@ fn headers(lines: &[(&'static str, &str)]) -> HeaderMap {
 fn asked(method: &str, path: &str, lines: &[(&'static str, &str)]) -> Result<Asked, Wrong> {
     let method: Method = method.parse().unwrap();
     assert!(is_spoken(&method, path), "{method} {path}");
-    read("shop", &method, path, &headers(lines))
+    read("shop", &method, path, &headers(lines), b"")
 }
 
 fn tags(tags: &[&str]) -> Result<Asked, Wrong> {
@@ -79,6 +79,48 @@ fn the_interface_of_a_cdn_is_understood() {
 }
 
 #[test]
+fn keys_come_in_a_body_too() {
+    let post = |path: &str, lines: &[(&'static str, &str)], body: &str| {
+        let headers = headers(lines);
+        let counts = wants_body(&Method::POST, path, &headers);
+        let body = if counts { body.as_bytes() } else { b"" };
+        read("shop", &Method::POST, path, &headers, body)
+    };
+    let (path, body) = ("/service/shop/purge", r#"{"surrogate_keys": ["c", "node:1"]}"#);
+    assert_eq!(post(path, &[], body), tags(&["c", "node:1"]));
+    let (key, json) = (("surrogate-key", "a b"), ("content-type", "application/json"));
+    assert_eq!(post(path, &[key, json], body), tags(&["a", "b", "c", "node:1"]));
+    assert_eq!(post(path, &[key, json], ""), tags(&["a", "b"]));
+    assert_eq!(post(path, &[key], "what forms send"), tags(&["a", "b"]));
+    assert_eq!(post(path, &[json], ""), Err(Wrong::NoKeys));
+    assert!(matches!(post(path, &[json], "{"), Err(Wrong::Body(_))));
+    assert!(matches!(post(path, &[key, json], "{"), Err(Wrong::Body(_))));
+    assert_eq!(post(path, &[], r#"{"surrogate_keys": ["a", ""]}"#), Err(Wrong::BadTag));
+    assert_eq!(post(path, &[], r#"{"surrogate_keys": ["a\nb"]}"#), Err(Wrong::BadTag));
+    let many = |count| serde_json::json!({ "surrogate_keys": vec!["t"; count] }).to_string();
+    assert_eq!(post(path, &[], &many(TAGS_MAX)), tags(&["t"; TAGS_MAX]));
+    assert_eq!(post(path, &[], &many(TAGS_MAX + 1)), Err(Wrong::TooManyTags));
+    // These have said it all.
+    assert_eq!(post("/service/shop/purge/a", &[json], body), tags(&["a"]));
+    assert_eq!(post("/service/shop/purge_all", &[json], body), Ok(Asked::Everything));
+    assert!(!wants_body(&"PURGE".parse().unwrap(), "/service/shop/purge", &headers(&[json])));
+}
+
+#[test]
+fn soft_purges_are_known() {
+    let soft = |lines: &[(&'static str, &str)], asked: &Asked| is_soft(&headers(lines), asked);
+    let tag = Asked::Tags(vec!["a".to_owned()]);
+    let fastly = ("fastly-soft-purge", "1");
+    assert!(soft(&[fastly], &tag) && soft(&[fastly], &Asked::Url));
+    assert!(!soft(&[("fastly-soft-purge", "0")], &tag) && !soft(&[], &tag));
+    assert!(!soft(&[fastly, ("fastly-soft-purge", "0")], &tag), "one of two doubts");
+    assert!(!soft(&[fastly], &Asked::Everything), "nothing is left of that at Fastly either");
+    assert!(soft(&[("xkey-softpurge", "a")], &tag));
+    assert!(!soft(&[("xkey-softpurge", "a"), ("xkey-purge", "b")], &tag));
+    assert!(!soft(&[("xkey-purge", "a")], &tag) && !soft(&[("xkey", "a")], &tag));
+}
+
+#[test]
 fn other_requests_are_the_applications() {
     for (method, path) in [
         ("GET", "/service/shop/purge/a"),
@@ -117,7 +159,7 @@ fn what_is_not_understood_is_refused_and_nothing_of_it_counts() {
     assert_eq!(asked("PURGE", "/", &[("xkey", &longer)]), Err(Wrong::BadTag));
     let broken = [("xkey", HeaderValue::from_bytes(b"a\xff").unwrap())].into_iter();
     let broken = broken.map(|(name, value)| (HeaderName::from_static(name), value)).collect();
-    assert_eq!(read("shop", &"PURGE".parse().unwrap(), "/", &broken), Err(Wrong::BadTag));
+    assert_eq!(read("shop", &"PURGE".parse().unwrap(), "/", &broken, b""), Err(Wrong::BadTag));
 }
 
 /// What is said of a tag in a response and in a purge must mean the same tag.
@@ -126,7 +168,7 @@ fn lists_are_split_as_those_of_responses() {
     for field in ["xkey", "surrogate-key", "cache-tag"] {
         let lines = headers(&[(field, "b  a,c ,b")]);
         let stored = cache::tags::Tags::of(&lines).unwrap();
-        let Ok(Asked::Tags(mut purged)) = read("shop", &"PURGE".parse().unwrap(), "/", &lines)
+        let Ok(Asked::Tags(mut purged)) = read("shop", &"PURGE".parse().unwrap(), "/", &lines, b"")
         else {
             panic!("{field}");
         };

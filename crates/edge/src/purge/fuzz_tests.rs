@@ -6,7 +6,7 @@ use fuzzing::{Random, Target};
 use http::{HeaderMap, HeaderName, HeaderValue, Method};
 use writers::line;
 
-const TOKENS: [&str; 34] = [
+const TOKENS: [&str; 40] = [
     "PURGE /\n",
     "BAN /\n",
     "PURGETAGS /\n",
@@ -41,12 +41,22 @@ const TOKENS: [&str; 34] = [
     "%3a",
     "%",
     "\n",
+    "\n\n",
+    "content-type: application/json\n",
+    "fastly-soft-purge: 1\n",
+    "{\"surrogate_keys\": [",
+    "\"a\", ",
+    "]}",
 ];
 
 fn made(random: &mut Random) -> Vec<u8> {
     let field = *random.pick(&["x-cache-tags", "x-magento-tags-pattern", "xkey", "cache-tags"]);
     let tags: Vec<String> =
         (0..=random.below(9)).map(|_| format!("t{}", random.below(9))).collect();
+    if random.below(4) == 0 {
+        let body = serde_json::json!({ "surrogate_keys": tags });
+        return format!("POST /service/shop/purge\n\n{body}").into_bytes();
+    }
     let list = tags.join("|");
     let value = match random.below(4) {
         0 => format!("(^|,)({list})(,|$)"),
@@ -57,9 +67,11 @@ fn made(random: &mut Random) -> Vec<u8> {
     format!("{} /\n{field}: {value}", random.pick(&["PURGE", "BAN"])).into_bytes()
 }
 
-/// Text with a first line of method and path, and lines of fields.
-fn request(text: &[u8]) -> Option<(Method, String, HeaderMap)> {
-    let mut lines = text.split(|&byte| byte == b'\n');
+/// Text with a first line of method and path, lines of fields, and a body behind an empty line.
+fn request(text: &[u8]) -> Option<(Method, String, HeaderMap, &[u8])> {
+    let end = text.windows(2).position(|two| two == b"\n\n");
+    let (head, body) = end.map_or((text, &b""[..]), |end| (&text[..end], &text[end + 2..]));
+    let mut lines = head.split(|&byte| byte == b'\n');
     let (method, path) = std::str::from_utf8(lines.next()?).ok()?.split_once(' ')?;
     let mut headers = HeaderMap::new();
     for line in lines.take(100) {
@@ -67,7 +79,7 @@ fn request(text: &[u8]) -> Option<(Method, String, HeaderMap)> {
         let name = HeaderName::from_bytes(&line[..colon]).ok()?;
         headers.append(name, HeaderValue::from_bytes(line[colon + 1..].trim_ascii()).ok()?);
     }
-    Some((method.parse().ok()?, path.to_owned(), headers))
+    Some((method.parse().ok()?, path.to_owned(), headers, body))
 }
 
 /// Whatever comes, what is taken is a list of tags that one update can have, and a pattern means
@@ -83,11 +95,17 @@ fn fuzz_purges() {
                 assert!(tag.is_empty() || plain.windows(tag.len()).any(|part| part == tag));
             }
         }
-        let (method, path, headers) = request(bytes)?;
+        let (method, path, headers, body) = request(bytes)?;
         if !dialect::is_spoken(&method, &path) {
             return Some("not asked");
         }
-        Some(match dialect::read("shop", &method, &path, &headers) {
+        let body = if dialect::wants_body(&method, &path, &headers) { body } else { b"" };
+        let asked = dialect::read("shop", &method, &path, &headers, body);
+        if let Ok(asked) = &asked {
+            let is_soft = dialect::is_soft(&headers, asked);
+            assert!(!is_soft || *asked != Asked::Everything);
+        }
+        Some(match asked {
             Ok(Asked::Everything) => "everything",
             Ok(Asked::Url) => {
                 assert_eq!(method.as_str(), "PURGE");

@@ -13,6 +13,7 @@
 mod dialect;
 #[cfg(test)]
 mod fuzz_tests;
+mod keys;
 mod pattern;
 mod tell;
 
@@ -104,8 +105,9 @@ pub(crate) async fn answer<D: Dispatcher>(
     mut meter: Meter<D>,
     outgoing: &Outgoing,
 ) -> Response<Download<D>> {
+    let done = carry_out(&meter, outgoing).await;
     let close = !drain(outgoing).await && !meter.client.is_http2;
-    match carry_out(&meter, outgoing).await {
+    match done {
         Ok(()) => {
             meter.set_cache("purge");
             let (mut parts, ()) = Response::new(()).into_parts();
@@ -146,8 +148,17 @@ async fn carry_out<D: Dispatcher>(meter: &Meter<D>, outgoing: &Outgoing) -> Resu
     purge.check(from, headers)?;
     let bad = |words: String| (Reason::BadPurge, words + "\n");
     let target = &outgoing.head.target;
-    let asked = dialect::read(&site.name, method, target.path(), headers);
-    let what = match asked.map_err(|wrong| bad(wrong.to_string()))? {
+    let body = match &outgoing.upload {
+        Some(upload) if dialect::wants_body(method, target.path(), headers) => {
+            keys::body(upload).await
+        }
+        _ => Ok(Vec::new()),
+    };
+    let asked = body
+        .and_then(|body| dialect::read(&site.name, method, target.path(), headers, &body))
+        .map_err(|wrong| bad(wrong.to_string()))?;
+    let is_soft = dialect::is_soft(headers, &asked);
+    let what = match asked {
         Asked::Everything => Invalidated::Everything,
         Asked::Tags(tags) => Invalidated::Tags(tags),
         Asked::Url => {
@@ -158,7 +169,7 @@ async fn carry_out<D: Dispatcher>(meter: &Meter<D>, outgoing: &Outgoing) -> Resu
         }
     };
     let told = match &options.invalidator {
-        Some(invalidator) => invalidator.tell(site.id, what).await,
+        Some(invalidator) => invalidator.tell(site.id, what, is_soft).await,
         None => Err("nobody here can carry it out"),
     };
     told.map_err(|why| (Reason::PurgeFailed, format!("not invalidated: {why}\n")))

@@ -41,6 +41,8 @@ pub struct Invalidation {
     pub site: SiteId,
     /// What.
     pub what: Invalidated,
+    /// Whether it may go on as stale, where the site allows the use of what is.
+    pub is_soft: bool,
     since: Instant,
     answer: oneshot::Sender<Result<(), &'static str>>,
 }
@@ -59,9 +61,14 @@ pub struct Invalidator(mpsc::Sender<Invalidation>);
 
 impl Invalidator {
     /// Ready when it holds, or it is known that it may not.
-    pub(crate) async fn tell(&self, site: SiteId, what: Invalidated) -> Result<(), &'static str> {
+    pub(crate) async fn tell(
+        &self,
+        site: SiteId,
+        what: Invalidated,
+        is_soft: bool,
+    ) -> Result<(), &'static str> {
         let (answer, told) = oneshot::channel();
-        let invalidation = Invalidation { site, what, since: Instant::now(), answer };
+        let invalidation = Invalidation { site, what, is_soft, since: Instant::now(), answer };
         self.0.try_send(invalidation).map_err(|error| match error {
             mpsc::error::TrySendError::Full(_) => TOO_MANY,
             mpsc::error::TrySendError::Closed(_) => "this edge is about to stop",
@@ -109,7 +116,7 @@ mod tests {
         let local = tokio::task::LocalSet::new();
         let ask = |what: Invalidated| {
             let invalidator = invalidator.clone();
-            local.spawn_local(async move { invalidator.tell(SiteId::MIN, what).await })
+            local.spawn_local(async move { invalidator.tell(SiteId::MIN, what, false).await })
         };
         let asked: Vec<_> = (0..=PURGES_MAX).map(|_| ask(Invalidated::Everything)).collect();
         let serving = std::thread::spawn(move || {
@@ -140,7 +147,7 @@ mod tests {
         runtime.block_on(async {
             let mut waiting = Vec::new();
             let told = loop {
-                let ask = invalidator.tell(SiteId::MIN, Invalidated::Everything);
+                let ask = invalidator.tell(SiteId::MIN, Invalidated::Everything, false);
                 let mut ask = Box::pin(ask);
                 match std::future::poll_fn(|cx| std::task::Poll::Ready(ask.as_mut().poll(cx))).await
                 {
@@ -158,7 +165,7 @@ mod tests {
         let (invalidator, mut all) = invalidations();
         let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
         let serving = std::thread::spawn(move || all.wait_within(Duration::ZERO).is_none());
-        let told = runtime.block_on(invalidator.tell(SiteId::MIN, Invalidated::Everything));
+        let told = runtime.block_on(invalidator.tell(SiteId::MIN, Invalidated::Everything, false));
         assert_eq!(told, Err(TOO_MANY));
         drop(invalidator);
         assert!(serving.join().unwrap(), "it was handed out");

@@ -60,10 +60,11 @@ fn explain(arguments: &CacheExplainArguments) -> Result<Output, CommandError> {
 }
 
 fn explained(told: &CacheExplained) -> String {
-    let CacheExplained { edge, site, mode, stored } = told;
+    let CacheExplained { edge, site, mode, stored, unread } = told;
     let mut text = format!("edge {edge}: {site}, mode {mode}: ");
     // Writing to a string does not fail.
     let _ = match stored.len() {
+        0 if *unread => writeln!(text, "something lies on the disk, which has not said what"),
         0 => writeln!(text, "nothing is stored"),
         1 => writeln!(text, "1 response"),
         count => writeln!(text, "{count} responses"),
@@ -75,15 +76,19 @@ fn explained(told: &CacheExplained) -> String {
 }
 
 fn line(stored: &CacheStored) -> String {
-    let CacheStored { status, age_s, ttl_s, purged, holds, body_bytes, varies_by, tags } = stored;
+    let CacheStored { status, age_s, ttl_s, purged, holds, body_bytes, .. } = stored;
     let state = match (purged, *ttl_s) {
         (true, _) => "purged".to_owned(),
         (false, _) if *holds == Some(false) => "a tag has changed".to_owned(),
         (false, left @ 1..) => format!("fresh for {left} s"),
+        (false, left) if stored.purged_softly => {
+            format!("stale for {} s, purged softly", left.unsigned_abs())
+        }
         (false, left) => format!("stale for {} s", left.unsigned_abs()),
     };
-    let mut text = format!("{status}, {body_bytes} bytes, {age_s} s old, {state}");
-    for (name, list) in [("found by", varies_by), ("tags", tags)] {
+    let place = if stored.on_disk { ", on disk" } else { "" };
+    let mut text = format!("{status}, {body_bytes} bytes{place}, {age_s} s old, {state}");
+    for (name, list) in [("found by", &stored.varies_by), ("tags", &stored.tags)] {
         if !list.is_empty() {
             let _ = write!(text, ", {name} {}", list.join(" "));
         }
@@ -102,10 +107,12 @@ mod tests {
             age_s: 3,
             ttl_s: 57,
             purged: false,
+            purged_softly: false,
             holds: None,
             body_bytes: 1_024,
             varies_by: vec!["accept-language".into()],
             tags: vec!["t1".into(), "t2".into()],
+            on_disk: false,
         };
         assert_eq!(
             line(&stored),
@@ -113,9 +120,28 @@ mod tests {
         );
         (stored.ttl_s, stored.varies_by, stored.tags) = (-2, Vec::new(), Vec::new());
         assert_eq!(line(&stored), "200, 1024 bytes, 3 s old, stale for 2 s");
+        stored.purged_softly = true;
+        assert_eq!(line(&stored), "200, 1024 bytes, 3 s old, stale for 2 s, purged softly");
         stored.holds = Some(false);
         assert_eq!(line(&stored), "200, 1024 bytes, 3 s old, a tag has changed");
         stored.purged = true;
         assert_eq!(line(&stored), "200, 1024 bytes, 3 s old, purged");
+        stored.on_disk = true;
+        assert_eq!(line(&stored), "200, 1024 bytes, on disk, 3 s old, purged");
+    }
+
+    #[test]
+    fn what_the_disk_has_not_told_is_told_as_that() {
+        let mut told = CacheExplained {
+            edge: 1,
+            site: "red".into(),
+            mode: "http".into(),
+            stored: Vec::new(),
+            unread: false,
+        };
+        assert_eq!(explained(&told), "edge 1: red, mode http: nothing is stored\n");
+        told.unread = true;
+        let text = explained(&told);
+        assert!(text.contains("something lies on the disk"), "{text}");
     }
 }

@@ -37,6 +37,10 @@ pub struct CacheForgetArguments {
     /// Everything.
     #[serde(default)]
     pub all: bool,
+    /// Whether it goes on as stale. Left out where it is not: edges of an earlier version of this
+    /// program don't know it.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub soft: bool,
 }
 
 /// Arguments of [`Request::CacheExplain`](super::Request::CacheExplain).
@@ -58,6 +62,9 @@ pub struct CacheExplained {
     pub mode: String,
     /// Responses, the newest first.
     pub stored: Vec<CacheStored>,
+    /// Whether the disk holds something, and has not said in time what.
+    #[serde(default)]
+    pub unread: bool,
 }
 
 /// One stored response.
@@ -71,6 +78,9 @@ pub struct CacheStored {
     pub ttl_s: i64,
     /// Whether it was purged, and is only still there.
     pub purged: bool,
+    /// Whether it is stale because of a soft purge.
+    #[serde(default)]
+    pub purged_softly: bool,
     /// Whether its tags hold now, in mode `strict` and where that can be told at once.
     #[serde(default)]
     pub holds: Option<bool>,
@@ -80,4 +90,7 @@ pub struct CacheStored {
     pub varies_by: Vec<String>,
     /// Its tags.
     pub tags: Vec<String>,
+    /// Whether it lies on the disk alone.
+    #[serde(default)]
+    pub on_disk: bool,
 }

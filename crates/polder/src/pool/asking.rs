@@ -9,8 +9,11 @@ use crate::control::{
 use crate::metrics::Snapshot;
 use crate::status::{EdgeStatus, MoveRecord, NodeState, StatusReport, Warning};
 use moves::looper::monotonic;
+use std::io;
+use std::path::Path;
 use std::rc::Rc;
 use std::time::{Duration, Instant};
+use tokio::net::UnixStream;
 use tokio::task::JoinSet;
 
 /// How long an edge may take to carry out what the parent asks.
@@ -19,7 +22,8 @@ pub(super) const EDGE_PATIENCE: Duration = Duration::from_secs(7);
 /// looks at a pool, one of whose edges is stopped, waits no longer. They answer within
 /// milliseconds, on a busy machine within some tenths of a second.
 const TELLS_WITHIN: Duration = Duration::from_secs(3);
-/// How long a starting pool may take until all nodes serve, before it is said that some don't.
+/// How long a starting pool may take until all nodes serve and all writers may connect, before it
+/// is said that some don't.
 const READY_PATIENCE: Duration = Duration::from_secs(30);
 /// Between two looks at a pool that starts.
 const READY_POLL: Duration = Duration::from_millis(20);
@@ -129,21 +133,48 @@ impl Parent {
         Err(last)
     }
 
-    /// Waits until all edges answer and all nodes serve, or for as long as that may take.
+    /// Waits until all edges answer, all nodes serve and all sites' writers may connect, or for as
+    /// long as that may take.
     pub(super) async fn ready(&self, started: Instant) -> (StatusReport, Vec<String>) {
         loop {
             tokio::time::sleep(READY_POLL).await;
             let Ok(report) = self.status().await else { continue };
-            let missing = missing(&report);
+            let mut missing = missing(&report);
+            missing.extend(self.without_writers().await);
             if missing.is_empty() || started.elapsed() > READY_PATIENCE {
                 return (report, missing);
             }
         }
     }
 
+    /// Sockets of writers at which nobody listens yet, in words.
+    async fn without_writers(&self) -> Vec<String> {
+        let settings = self.settings();
+        let mut missing = Vec::new();
+        for site in &settings.sites {
+            let Some(tags) = &site.tags else { continue };
+            let own = options::tell_socket(self.folder.path(), &site.name);
+            for socket in [Some(&own), tags.socket.as_ref()].into_iter().flatten() {
+                if !is_open(socket).await {
+                    let (name, socket) = (&site.name, socket.display());
+                    missing.push(format!("writers of site {name} are not answered at {socket}"));
+                }
+            }
+        }
+        missing
+    }
+
     pub(super) async fn stopped(&self) {
         // The sender lives as long as this.
         drop(self.stop.subscribe().wait_for(|stop| *stop).await);
+    }
+}
+
+/// Whether somebody listens at a socket. Who does takes a connection at once, or has too many.
+async fn is_open(socket: &Path) -> bool {
+    match UnixStream::connect(socket).await {
+        Ok(_) => true,
+        Err(error) => error.kind() == io::ErrorKind::WouldBlock,
     }
 }
 
@@ -236,6 +267,7 @@ impl Snapshot for Reports {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use tokio::net::UnixListener;
 
     fn moved(node: &str, decided_ns: u64, first_dispatch_ns: Option<u64>) -> MoveRecord {
         MoveRecord {
@@ -267,5 +299,16 @@ mod tests {
         earliest_dispatches(&mut moves, &all);
         let told: Vec<_> = moves.iter().map(|one| one.move_ms).collect();
         assert_eq!(told, [Some(1.0), None, Some(1.0)]);
+    }
+
+    #[tokio::test]
+    async fn a_socket_is_open_while_somebody_listens() {
+        let folder = tempfile::tempdir().unwrap();
+        let socket = folder.path().join("tell.sock");
+        assert!(!is_open(&socket).await, "it is not there");
+        let listener = UnixListener::bind(&socket).unwrap();
+        assert!(is_open(&socket).await);
+        drop(listener);
+        assert!(socket.exists() && !is_open(&socket).await, "a dead process has left it");
     }
 }

@@ -8,7 +8,7 @@ use crate::control::{
     CacheStored, Code, Refusal, Request, Response,
 };
 use crate::settings::{Settings, cache_mode_name};
-use edge::{CacheControl, CachePurge};
+use edge::{CacheControl, CachePurge, StoredResponses};
 use pool_model::SiteId;
 use writers::Client;
 
@@ -150,13 +150,14 @@ pub(super) fn forget(
     settings: &Settings,
     arguments: &CacheForgetArguments,
 ) -> Result<Response, Refusal> {
-    let CacheForgetArguments { site: name, tags, urls, all } = arguments;
+    let CacheForgetArguments { site: name, tags, urls, all, soft } = arguments;
     let id = site(settings, name)?;
     let tags = tags.iter().map(|tag| CachePurge::Tag(id, tag.clone()));
     let urls = urls.iter().map(|url| CachePurge::Url(id, url.clone()));
     let all = all.then_some(CachePurge::Site(id));
     for purge in tags.chain(urls).chain(all) {
-        if !cache.purge(&purge) {
+        let is_one = if *soft { cache.purge_softly(&purge) } else { cache.purge(&purge) };
+        if !is_one {
             return Err(Refusal::new(Code::Arguments, "a URL is none"));
         }
     }
@@ -164,7 +165,7 @@ pub(super) fn forget(
 }
 
 /// What an edge holds for a URL.
-pub(super) fn explain(
+pub(super) async fn explain(
     cache: &CacheControl,
     settings: &Settings,
     edge: u32,
@@ -172,21 +173,23 @@ pub(super) fn explain(
 ) -> Result<Response, Refusal> {
     let url = &arguments.url;
     let id = site_of(cache, url)?;
-    let Some(stored) = cache.explain(id, url) else {
+    let Some(StoredResponses { responses, is_unread }) = cache.explain(id, url).await else {
         return Err(Refusal::new(Code::Arguments, format!("{url:?} is no absolute URL")));
     };
-    let stored = stored.into_iter().map(|one| CacheStored {
+    let stored = responses.into_iter().map(|one| CacheStored {
         status: one.status,
         age_s: one.age_s,
         ttl_s: one.ttl_s,
         purged: one.purged,
+        purged_softly: one.purged_softly,
         holds: one.holds,
         body_bytes: one.body_bytes,
         varies_by: one.varies_by,
         tags: one.tags,
+        on_disk: one.on_disk,
     });
     let site = &settings.sites[id.index()];
-    let mode = cache_mode_name(site.cache.mode).to_owned();
-    let told = CacheExplained { edge, site: site.name.clone(), mode, stored: stored.collect() };
+    let (site, mode) = (site.name.clone(), cache_mode_name(site.cache.mode).to_owned());
+    let told = CacheExplained { edge, site, mode, stored: stored.collect(), unread: is_unread };
     Ok(Response::CacheExplained(vec![told]))
 }

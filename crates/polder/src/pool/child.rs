@@ -176,8 +176,11 @@ struct EdgeHandler(Rc<EdgeControl>);
 
 impl Handler for EdgeHandler {
     async fn handle(&self, request: Request) -> Result<Response, Refusal> {
-        // The parent asks one thing at a time, and the loop answers within a look.
-        self.0.answer(&request)
+        match &request {
+            Request::CacheExplain(arguments) => self.0.explain(arguments).await,
+            // The parent asks one thing at a time, and the loop answers within a look.
+            _ => self.0.answer(&request),
+        }
     }
 }
 

@@ -4,7 +4,7 @@ use super::purging::Purger;
 use super::report::Reporter;
 use super::sticky::stickiness;
 use super::{cache, options, places, versions};
-use crate::control::{Code, Refusal, Request, Response, UpdateArguments};
+use crate::control::{CacheExplainArguments, Code, Refusal, Request, Response, UpdateArguments};
 use crate::settings::{self, Settings};
 use anyhow::Context as _;
 use edge::dispatch::{Dispatch, DispatchOptions};
@@ -216,12 +216,9 @@ impl EdgeControl {
             Request::CacheForget(arguments) => {
                 cache::forget(&self.cache, &self.settings.borrow(), arguments)
             }
-            Request::CacheExplain(arguments) => {
-                let edge = self.seat.slot.get().into();
-                cache::explain(&self.cache, &self.settings.borrow(), edge, arguments)
-            }
             Request::Update(arguments) => self.update(arguments),
             Request::Stop
+            | Request::CacheExplain(_)
             | Request::Reload(_)
             | Request::Sites(_)
             | Request::SetSite(_)
@@ -229,6 +226,15 @@ impl EdgeControl {
                 Err(Refusal::new(Code::Refused, "that is a matter of the parent process"))
             }
         }
+    }
+
+    /// What this edge's cache holds for a URL. Waits for the disk.
+    pub(super) async fn explain(
+        &self,
+        arguments: &CacheExplainArguments,
+    ) -> Result<Response, Refusal> {
+        let (settings, edge) = (self.settings.borrow().clone(), self.seat.slot.get().into());
+        cache::explain(&self.cache, &settings, edge, arguments).await
     }
 
     fn node(&self, name: &str) -> Result<NodeId, Refusal> {

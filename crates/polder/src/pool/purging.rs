@@ -143,7 +143,8 @@ impl Carrier {
             tracing::warn!(site = name, %error, "a purge is not carried out");
             return Err("the site's version table can't be told; try again soon");
         }
-        match control::ask(&self.control, &request(&name, &told.what), EDGES_PATIENCE) {
+        let request = request(&name, &told.what, told.is_soft);
+        match control::ask(&self.control, &request, EDGES_PATIENCE) {
             Ok(_) => Ok(()),
             Err(error) => {
                 tracing::warn!(site = name, %error, "a purge is not carried out");
@@ -197,8 +198,9 @@ fn urls_of(authority: &str, path_and_query: &str) -> [String; 2] {
 }
 
 /// What the parent is asked for.
-fn request(site: &str, what: &Invalidated) -> Request {
-    let mut arguments = CacheForgetArguments { site: site.to_owned(), ..Default::default() };
+fn request(site: &str, what: &Invalidated, soft: bool) -> Request {
+    let site = site.to_owned();
+    let mut arguments = CacheForgetArguments { site, soft, ..Default::default() };
     match what {
         Invalidated::Everything => arguments.all = true,
         Invalidated::Url { authority, path_and_query } => {
@@ -240,7 +242,7 @@ mod tests {
     fn whatever_is_told_fits_one_request() {
         let name = "a-site-with-a-name-of-32-letters";
         let length =
-            |what: &Invalidated| serde_json::to_string(&request(name, what)).unwrap().len();
+            |what: &Invalidated| serde_json::to_string(&request(name, what, true)).unwrap().len();
         let tag = "\\".repeat((32 << 10) / 1_000);
         let tags = Invalidated::Tags(vec![tag; 1_000]);
         let path_and_query = "\"".repeat(60_000);
@@ -257,7 +259,9 @@ mod tests {
             path_and_query: "/a?b".to_owned(),
         };
         assert_eq!(tags_of(SiteId::MIN, &url), [b"polder:url:shop.test/a?b"]);
-        let Request::CacheForget(arguments) = request("shop", &url) else { panic!("{url:?}") };
+        let Request::CacheForget(arguments) = request("shop", &url, false) else {
+            panic!("{url:?}")
+        };
         assert_eq!(arguments.urls, ["http://Shop.test/a?b", "https://Shop.test/a?b"]);
         assert_eq!(tags_of(SiteId::MIN, &Invalidated::Everything), [SITE_TAG]);
         let path_and_query = "/".to_owned();

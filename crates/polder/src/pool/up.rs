@@ -19,7 +19,7 @@ pub use super::parent::UpOptions;
 
 /// What the parent tells whoever started it.
 pub trait Watcher {
-    /// All nodes serve and all edges listen (or `missing` says what does not).
+    /// All nodes serve, all edges listen and writers may connect (or `missing` says what does not).
     fn ready(&mut self, report: &StatusReport, missing: &[String], after: Duration);
     /// The pool is about to stop.
     fn stopping(&mut self);

@@ -86,7 +86,8 @@ pub struct Begin {
 
 impl Begin {
     /// For slots that are all different, summary words among them: see
-    /// [`TableLayout::raised`](super::TableLayout::raised). The search of a free record begins at `start`.
+    /// [`TableLayout::raised`](super::TableLayout::raised). The search of a free record begins at
+    /// `start`.
     #[must_use]
     pub fn new(shape: Shape, writer: WriterId, slots: Vec<Slot>, start: u16) -> Self {
         let max = usize::from(shape.entries);

@@ -23,8 +23,8 @@ pub const RECORDS: u16 = 1_024;
 /// several records.
 pub const RECORD_SLOTS: u16 = 63;
 
-/// Words that one summary word stands for, as a power of two. In the default table the summary words
-/// are 128 KiB, which stays in the caches of a processor and in 32 pages.
+/// Words that one summary word stands for, as a power of two. In the default table the summary
+/// words are 128 KiB, which stays in the caches of a processor and in 32 pages.
 const SUMMARY_BITS: u8 = 10;
 
 /// The smallest table with summary words. One of a MiB is read as fast without; and who settles
@@ -98,7 +98,8 @@ impl TableLayout {
     }
 
     /// What an update of these slots raises: they and their summary words, each once, in rising
-    /// order. Whoever runs [`Begin`](super::Begin) on a table, over a connection say, gives it this.
+    /// order. Whoever runs [`Begin`](super::Begin) on a table, over a connection say, gives it
+    /// this.
     #[must_use]
     pub fn raised(self, slots: &[Slot]) -> Vec<Slot> {
         let mut raised = slots.to_vec();

@@ -17,8 +17,8 @@ use std::sync::atomic::{AtomicU64, Ordering, fence};
 /// Records that one update may take, so that a single one cannot use up all.
 const UPDATE_RECORDS_MAX: usize = 32;
 
-/// Slots that one update may have, each with a summary word at the most. Whoever changes more begins
-/// and ends several, or gives them a tag in common.
+/// Slots that one update may have, each with a summary word at the most. Whoever changes more
+/// begins and ends several, or gives them a tag in common.
 pub const UPDATE_SLOTS_MAX: usize = UPDATE_RECORDS_MAX * RECORD_SLOTS as usize / 2;
 
 /// Rounds of counting before a settler gives up: each is lost to a change of the same word within
@@ -199,8 +199,9 @@ impl VersionTable {
         (0..RECORDS).map(header).filter(|(_, header)| header.phase != RecordPhase::Free)
     }
 
-    /// Marks slots, and their summary words, as pending. Only when this has returned may the writer commit. On an error
-    /// nothing may be committed; what was raised has been taken back, or is left to be settled.
+    /// Marks slots, and their summary words, as pending. Only when this has returned may the writer
+    /// commit. On an error nothing may be committed; what was raised has been taken back, or is
+    /// left to be settled.
     ///
     /// # Errors
     /// See [`BeginError`]; more than [`UPDATE_SLOTS_MAX`] slots are refused.

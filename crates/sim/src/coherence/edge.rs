@@ -10,7 +10,7 @@ use super::options::{
 };
 use super::outcome::{How, Note};
 use super::site::{LANGUAGES, slot_of_tags};
-use super::table::Running;
+use super::table::{Running, summaries};
 use super::world::{Due, World};
 use bytes::Bytes;
 use cache::{
@@ -27,6 +27,16 @@ use shared_state::versions::{Check, Fill as Versions, Filled, Slot};
 pub(super) struct Proof {
     filled: Filled,
     slots: Vec<Slot>,
+}
+
+impl Proof {
+    fn check(&self, by: By) -> Running<Check> {
+        let slots = match by {
+            By::Summaries => summaries(&self.slots),
+            By::Own => self.slots.clone(),
+        };
+        Running::new(Check::new(self.filled, slots))
+    }
 }
 
 /// One edge, in one of its lives.
@@ -53,6 +63,15 @@ impl Edge {
     }
 }
 
+/// The words that are to prove a hit.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum By {
+    /// Those of its tags' groups, and its tags' own if these do not.
+    Summaries,
+    /// Those of its tags.
+    Own,
+}
+
 /// How far a request is.
 #[derive(Debug)]
 enum Doing {
@@ -60,6 +79,7 @@ enum Doing {
     /// Reading the words of a hit.
     Check {
         hit: Hit<Proof>,
+        by: By,
         run: Running<Check>,
         table: usize,
     },
@@ -161,7 +181,7 @@ impl World {
         let Some(mut request) = self.requests[id as usize].take() else { return };
         let then = match std::mem::replace(&mut request.doing, Doing::Over) {
             Doing::LookUp => self.look_up(id, &mut request),
-            Doing::Check { hit, run, table } => self.check(&request, hit, run, table),
+            Doing::Check { hit, by, run, table } => self.check(&request, hit, by, run, table),
             Doing::Checked { hit, is_valid } => self.checked(id, &mut request, hit, is_valid),
             Doing::Versions { asked, run, table } => self.versions(&request, asked, run, table),
             Doing::Render(asked) => self.render(&request, asked),
@@ -200,8 +220,10 @@ impl World {
                 if self.flaw == Flaw::ValidatedBeforeArrival && self.found_lately(request, proof) {
                     return Then::In(FLEETING_NS.0, Doing::Checked { hit, is_valid: true });
                 }
-                let run = Running::new(Check::new(proof.filled, proof.slots.clone()));
-                Then::In(self.way_ns(is_far), Doing::Check { hit, run, table })
+                // Elsewhere all words are read at once, so their number does not count.
+                let by = if is_far { By::Own } else { By::Summaries };
+                let run = proof.check(by);
+                Then::In(self.way_ns(is_far), Doing::Check { hit, by, run, table })
             }
             Lookup::Fetch(fetch) => self.turn(id, request, fetch),
             Lookup::Bypass(_) => {
@@ -241,6 +263,7 @@ impl World {
         &mut self,
         request: &Request,
         hit: Hit<Proof>,
+        by: By,
         mut run: Running<Check>,
         table: usize,
     ) -> Then {
@@ -250,8 +273,22 @@ impl World {
             return Then::In(FLEETING_NS.1, Doing::Checked { hit, is_valid: false });
         }
         match run.step(&mut self.tables[table]) {
-            None => Then::In(self.step_ns(), Doing::Check { hit, run, table }),
+            None => Then::In(self.step_ns(), Doing::Check { hit, by, run, table }),
+            Some(false)
+                if by == By::Summaries
+                    && let Some(proof) = hit.proof() =>
+            {
+                let (by, run) = (By::Own, proof.check(By::Own));
+                Then::In(self.step_ns(), Doing::Check { hit, by, run, table })
+            }
             Some(is_valid) => {
+                if is_valid && !is_far {
+                    let counts = &mut self.counts;
+                    match by {
+                        By::Summaries => counts.by_summaries += 1,
+                        By::Own => counts.by_own_words += 1,
+                    }
+                }
                 if let Some(proof) = hit.proof().filter(|_| is_valid) {
                     let found = (request.page, request.language, proof.filled, self.now_ns);
                     let verdicts = &mut self.edges[request.edge].verdicts;

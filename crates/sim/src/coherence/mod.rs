@@ -48,19 +48,22 @@ pub enum Flaw {
     ValidatedBeforeArrival,
     /// Dead writers are settled before their transaction is decided.
     SettledByTimer,
+    /// Writers do not raise the summary words of their tags.
+    NoSummaries,
     /// A new table serves hits while updates of the earlier one are undecided.
     OpensAtOnce,
 }
 
 impl Flaw {
     /// All but none.
-    pub const ALL: [Self; 7] = [
+    pub const ALL: [Self; 8] = [
         Self::BumpBeforeCommit,
         Self::BumpAfterCommit,
         Self::VersionWithResponse,
         Self::SharesUnchecked,
         Self::ValidatedBeforeArrival,
         Self::SettledByTimer,
+        Self::NoSummaries,
         Self::OpensAtOnce,
     ];
 }

@@ -68,6 +68,10 @@ counts! {
     left,
     /// Times that a stored response was no hit because its proof did not hold.
     refused,
+    /// Times that near summary words proved a stored response.
+    by_summaries,
+    /// Times that they did not and its own near words did.
+    by_own_words,
     /// Times that a request waited for another's fetch.
     waited,
     /// Clients that went away while others waited for their fetch.

@@ -4,10 +4,14 @@ use shared_state::versions::{
     Machine, Next, Op, Place, RecordHeader, RecordPhase, Shape, Slot, SlotBits, VersionWord,
 };
 
-/// The smallest table, so that now and then two tags lie on one word. Records are so few that
-/// those of the dead can use them up for a while.
-pub(super) const SHAPE: Shape = Shape { slots: 256, records: 12, entries: 4 };
+/// The smallest table, so that now and then two tags lie on one word, with summary words, which
+/// only large ones have in earnest. Records are so few that those of the dead can use them up for
+/// a while.
+pub(super) const SHAPE: Shape = Shape { slots: WORDS + WORDS / GROUP, records: 12, entries: 8 };
 const BITS: u8 = 8;
+const WORDS: u32 = 1 << BITS;
+/// Words that a summary word stands for.
+const GROUP: u32 = 32;
 
 /// What the word `Live` says of a table without hits; see its layout.
 const CLOSED: u64 = 0;
@@ -16,6 +20,14 @@ const RETIRED: u64 = u64::MAX;
 /// The word of a tag.
 pub(super) fn slot_of(tag: &[u8]) -> Slot {
     SlotBits::new(BITS).map_or(Slot(0), |bits| bits.slot(tag))
+}
+
+/// The summary words of tags' words, each once.
+pub(super) fn summaries(slots: &[Slot]) -> Vec<Slot> {
+    let mut summaries: Vec<_> = slots.iter().map(|slot| Slot(WORDS + slot.0 / GROUP)).collect();
+    summaries.sort_unstable();
+    summaries.dedup();
+    summaries
 }
 
 /// The memory of one table.

@@ -9,8 +9,8 @@ use super::options::{
     SETTLE_ROUNDS, SETTLER_DIES, SLOW_COMMIT_NS, WIRE_NS, WRITER_DIES,
 };
 use super::outcome::Note;
-use super::site::tag_of;
-use super::table::{Running, SHAPE, slot_of};
+use super::site::{slot_of_tags, tag_of};
+use super::table::{Running, SHAPE, summaries};
 use super::world::{Due, World};
 use shared_state::versions::{Begin, BeginError, Held, Lower, Settle, Slot, WriterId};
 
@@ -38,12 +38,14 @@ impl Update {
         matches!(self.transaction, Transaction::Committed | Transaction::RolledBack)
     }
 
-    fn slots(&self) -> Vec<Slot> {
-        let mut slots: Vec<_> =
-            self.rows.iter().map(|&row| slot_of(tag_of(row).as_bytes())).collect();
-        slots.sort_unstable();
-        slots.dedup();
-        slots
+    /// The words of its tags, and unless that is forgotten their summary words.
+    fn slots(&self, flaw: Flaw) -> Vec<Slot> {
+        let tags: Vec<_> = self.rows.iter().map(|&row| tag_of(row)).collect();
+        let slots = slot_of_tags(tags.iter().map(String::as_bytes));
+        match flaw {
+            Flaw::NoSummaries => slots,
+            _ => [&slots[..], &summaries(&slots)].concat(),
+        }
     }
 }
 
@@ -225,7 +227,7 @@ impl World {
             Stage::Begin => {
                 let start = self.chance.below(u64::from(SHAPE.records)) as u16;
                 self.updates[update].table = self.writers[index].table;
-                let slots = self.updates[update].slots();
+                let slots = self.updates[update].slots(self.flaw);
                 let begin = Begin::new(SHAPE, name_of(update), slots, start);
                 self.writers[index].work = Work::Begin(Running::new(begin));
                 Some(self.step_ns())
