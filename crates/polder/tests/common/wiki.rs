@@ -20,12 +20,12 @@ const PAGES: [(&str, &str); 4] = [
     (
         "index.php",
         "<?php\ndefine('MW_CONFIG_FILE', __DIR__ . '/LocalSettings.php');\n\
-                   require '/usr/share/mediawiki/index.php';\n",
+         require '/usr/share/mediawiki/index.php';\n",
     ),
     (
         "api.php",
         "<?php\ndefine('MW_CONFIG_FILE', __DIR__ . '/LocalSettings.php');\n\
-                 require '/usr/share/mediawiki/api.php';\n",
+         require '/usr/share/mediawiki/api.php';\n",
     ),
     ("polder.php", include_str!("../../../../examples/wiki/polder.php")),
     ("healthz.php", "<?php echo 'ok';\n"),
