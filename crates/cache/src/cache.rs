@@ -367,8 +367,8 @@ impl<P> Cache<P> {
         Box::new(fetch)
     }
 
-    /// What tells requests for this URL apart, as far as is known: by its newest response, or by the
-    /// site's settings alone, so that a first response for one user is not waited for by others.
+    /// What tells requests for this URL apart, as far as is known: by its newest response, or by
+    /// the site's settings alone, so that nobody waits for a first response for another user.
     fn meaning(&self, rules: &Rules, request: &Request<'_>) -> Option<Vec<u8>> {
         let variants = self.store.peek(&request.key());
         if let Some(newest) = variants.as_ref().and_then(|variants| variants.entries.first()) {
