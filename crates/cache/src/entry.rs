@@ -49,26 +49,30 @@ pub struct Answer {
 }
 
 /// A stored response. `P`: what proves in mode `strict` that its tags were not updated since.
+///
+/// What a hit reads lies together, in the order in which it is read: nothing of a stored response
+/// is in the processor's caches when its turn comes.
 #[derive(Debug)]
+#[repr(C)]
 pub struct Entry<P> {
-    pub(crate) status: StatusCode,
-    /// As clients get them. `Age` and `Cache-Status` are there without a value of use, so that
-    /// setting them moves no other field.
-    pub(crate) headers: HeaderMap,
-    /// What the server said and clients do not see.
-    pub(crate) hidden: HeaderMap,
-    pub(crate) body: Bytes,
-    pub(crate) validators: Validators,
-    pub(crate) freshness: Freshness,
-    /// For how long it may stand in for a failed server by its own word.
-    pub(crate) stale_if_error_ms: Option<u64>,
     pub(crate) selected: Selected,
-    pub(crate) tags: Tags,
-    pub(crate) proof: Option<P>,
     /// What purges are compared with: read before the server was asked.
     pub(crate) stamp: u64,
     /// The words of the purge table that concern it.
     pub(crate) slots: Slots,
+    pub(crate) freshness: Freshness,
+    pub(crate) proof: Option<P>,
+    pub(crate) status: StatusCode,
+    /// As clients get them. `Age` and `Cache-Status` are there without a value of use, so that
+    /// setting them moves no other field.
+    pub(crate) headers: HeaderMap,
+    pub(crate) body: Bytes,
+    /// What the server said and clients do not see.
+    pub(crate) hidden: HeaderMap,
+    pub(crate) validators: Validators,
+    /// For how long it may stand in for a failed server by its own word.
+    pub(crate) stale_if_error_ms: Option<u64>,
+    pub(crate) tags: Tags,
 }
 
 /// What a client wants of a stored response.

@@ -173,10 +173,10 @@ pub(crate) fn plan(quick: bool) -> Plan {
         rivals.schemes = vec![Scheme::Strict, Scheme::StrictTcpFifo];
         return Plan {
             blocks: vec![
-                Block::ticks(0, &named, 2, 1),
+                Block::ticks(0, &named, 3, 1),
                 // Its ratio is near what is asked for, and turns differ by some percent.
-                Block::duel(0, 36),
-                Block::duel(MANY, 16),
+                Block::duel(0, 30),
+                Block::duel(MANY, 12),
                 Block::ticks(MANY, &[Scheme::Strict], 1, 1).one_connection(),
                 changing,
                 rivals,
