@@ -67,6 +67,9 @@ const SECONDS: u64 = 10;
 /// builds the same features, and nothing twice.
 const ALL_CRATES: &[&str] = &["--workspace", "--exclude", "moves"];
 
+/// How variables begin by which cargo tells a program of its own crate.
+const OF_THIS_CRATE: [&str; 2] = ["CARGO_PKG_", "CARGO_MANIFEST_"];
+
 /// The corpora of targets, within their crates.
 const CORPUS: &str = "fuzz-corpus";
 
@@ -144,6 +147,13 @@ fn build(top: &Path, options: &Options) -> Result<Vec<PathBuf>, String> {
     let mut cargo = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
     cargo.current_dir(top).args(["test", "--no-run", "--locked"]);
     cargo.arg("--message-format=json-render-diagnostics");
+    // What `cargo run` has told this program of itself: build scripts of crates that look at it
+    // would run again, and everything behind them would be built anew.
+    for (name, _) in std::env::vars_os() {
+        if name.to_str().is_some_and(|name| OF_THIS_CRATE.iter().any(|of| name.starts_with(of))) {
+            cargo.env_remove(name);
+        }
+    }
     if options.targets.len() == TARGETS.len() {
         cargo.args(ALL_CRATES);
     } else {

@@ -194,7 +194,9 @@ impl Stage {
             for scheme in [Scheme::NoCache, Scheme::Strict, Scheme::Unvalidated] {
                 self.targets.insert((scheme, edges), pool.target(scheme));
             }
-            self.tags_socket = pool.tags_socket();
+            if edges == 1 {
+                self.tags_socket = pool.tags_socket();
+            }
             self._pools.push(pool);
         }
         let far = |is_real_time| Pool::far(is_real_time, address, self.cores, cancel);
