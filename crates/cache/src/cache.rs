@@ -4,7 +4,8 @@ use std::collections::HashMap;
 use std::hash::{BuildHasher, Hash, RandomState};
 use std::sync::{Arc, PoisonError, RwLock};
 
-use http::{HeaderMap, HeaderName, Method};
+use bytes::Bytes;
+use http::{HeaderMap, HeaderName, Method, StatusCode};
 use pool_model::SiteId;
 use quick_cache::{Equivalent as _, UnitWeighter};
 
@@ -233,7 +234,44 @@ impl<P> Cache<P> {
     /// the request arrived.
     pub fn hit(&self, rules: &Rules, request: &Request<'_>, hit: &Hit<P>) -> Answer {
         self.counters.count(Event::Hit);
-        let status = CacheStatus {
+        let status = Self::status_of(rules, request, hit);
+        hit.entry.answer(client(request), status.value(&self.name))
+    }
+
+    /// What is stored for a GET, if that may be answered as it is by [`Cache::hit_written`]; nothing
+    /// is counted.
+    pub fn hit_now(&self, rules: &Rules, request: &Request<'_>) -> Option<Hit<P>> {
+        is_for_cache(rules, request).ok().filter(|()| *request.method == Method::GET)?;
+        let asked = asked(rules, request);
+        if asked.no_store {
+            return None;
+        }
+        let variants = self.store.get(&request.key())?;
+        let Found::Entry(entry, purged_ms) = self.find(rules, request, &variants) else {
+            return None;
+        };
+        match self.judge(rules, request, &asked, entry, purged_ms) {
+            Lookup::Hit(hit) if hit.refresh.is_none() && hit.entry.has_text() => Some(hit),
+            _ => None,
+        }
+    }
+
+    /// The same as [`Cache::hit`] of what [`Cache::hit_now`] found, written as HTTP/1.1 has it: the
+    /// status line and all fields, each with its end of line. The empty line is left to the caller.
+    pub fn hit_written(
+        &self,
+        rules: &Rules,
+        request: &Request<'_>,
+        hit: &Hit<P>,
+        head: &mut Vec<u8>,
+    ) -> (StatusCode, Bytes) {
+        self.counters.count(Event::Hit);
+        let status = Self::status_of(rules, request, hit);
+        hit.entry.write(client(request), &status, &self.name, head)
+    }
+
+    fn status_of(rules: &Rules, request: &Request<'_>, hit: &Hit<P>) -> CacheStatus {
+        CacheStatus {
             forward: request.waited.then_some(Forward::Miss),
             collapsed: request.waited,
             ttl_s: Some(hit.entry.freshness.left_s(request.now, hit.stale_ms)),
@@ -243,8 +281,7 @@ impl<P> Cache<P> {
                 () => None,
             },
             ..CacheStatus::default()
-        };
-        hit.entry.answer(client(request), status.value(&self.name))
+        }
     }
 
     /// What is in the place of a hit whose proof did not hold: a fetch, or nothing for a client

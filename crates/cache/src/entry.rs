@@ -1,10 +1,13 @@
 //! A stored response, ready to be answered.
 
+use std::io::Write as _;
+use std::sync::OnceLock;
+
 use bytes::Bytes;
 use http::StatusCode;
 use http::header::{
-    AGE, CACHE_CONTROL, CONNECTION, CONTENT_LENGTH, CONTENT_RANGE, ETAG, HeaderMap, HeaderName,
-    HeaderValue,
+    AGE, CACHE_CONTROL, CONNECTION, CONTENT_LENGTH, CONTENT_RANGE, DATE, ETAG, HeaderMap,
+    HeaderName, HeaderValue, IF_MODIFIED_SINCE, IF_NONE_MATCH, RANGE,
 };
 
 use crate::conditional::Validators;
@@ -14,6 +17,7 @@ use crate::moment::UnixMs;
 use crate::options::{Mode, Rules};
 use crate::purge::Slots;
 use crate::range::Wanted;
+use crate::status::CacheStatus;
 use crate::tags::{self, Tags};
 use crate::vary::Selected;
 use crate::{conditional, range, rules};
@@ -21,8 +25,11 @@ use crate::{conditional, range, rules};
 /// What the cache did, as a field.
 pub(crate) const CACHE_STATUS: HeaderName = HeaderName::from_static("cache-status");
 
+/// Fields that each answer has its own of.
+const OF_EACH_ANSWER: [HeaderName; 2] = [AGE, CACHE_STATUS];
+
 /// Fields that are about one connection, or one proxy, or one answer: never kept.
-const NEVER_KEPT: [&str; 12] = [
+const NEVER_KEPT: [&str; 13] = [
     "age",
     "cache-status",
     "connection",
@@ -35,6 +42,7 @@ const NEVER_KEPT: [&str; 12] = [
     "trailer",
     "transfer-encoding",
     "upgrade",
+    "x-request-id",
 ];
 
 /// A response as a client gets it.
@@ -66,6 +74,7 @@ pub struct Entry<P> {
     /// As clients get them. `Age` and `Cache-Status` are there without a value of use, so that
     /// setting them moves no other field.
     pub(crate) headers: HeaderMap,
+    pub(crate) text: HeadText,
     pub(crate) body: Bytes,
     /// What the server said and clients do not see.
     pub(crate) hidden: HeaderMap,
@@ -120,6 +129,12 @@ impl<P> Entry<P> {
         *self.body == *body
     }
 
+    /// Whether its head can be written as text: it tells its time, which whoever sends it would have
+    /// to add otherwise.
+    pub(crate) fn has_text(&self) -> bool {
+        self.text.get(self).is_some()
+    }
+
     /// The fields of requests that it is found by.
     pub fn varies_by(&self) -> impl Iterator<Item = &HeaderName> {
         self.selected.names()
@@ -133,7 +148,10 @@ impl<P> Entry<P> {
         };
         let head: usize = self.headers.iter().map(field).sum();
         let own = self.selected.bytes() + self.tags.bytes() + 4 * self.slots.len();
-        (size_of::<Self>() + head + own + self.body.len()) as u64
+        // The head once more, as text.
+        let text: usize =
+            self.headers.iter().map(|(name, value)| name.as_str().len() + value.len() + 4).sum();
+        (size_of::<Self>() + head + text + own + self.body.len()) as u64
     }
 
     /// The fields as the server sent them, but for those of one connection.
@@ -169,6 +187,34 @@ impl<P> Entry<P> {
         answer
     }
 
+    /// The same for a GET, written as HTTP/1.1 has it: status line and fields.
+    pub(crate) fn write(
+        &self,
+        client: Client<'_>,
+        cache_status: &CacheStatus,
+        cache: &str,
+        head: &mut Vec<u8>,
+    ) -> (StatusCode, Bytes) {
+        let asks_less = [IF_NONE_MATCH, IF_MODIFIED_SINCE, RANGE];
+        let asks_less = asks_less.iter().any(|name| client.headers.contains_key(name));
+        let (status, body) = match self.text.get(self) {
+            Some(text) if !asks_less => {
+                head.extend_from_slice(text);
+                (self.status, self.body.clone())
+            }
+            _ => {
+                let answer = self.choose(client);
+                write_head(answer.status, &answer.headers, head);
+                (answer.status, answer.body)
+            }
+        };
+        let age = self.freshness.age_ms(client.now) / 1_000;
+        write!(head, "age: {age}\r\ncache-status: ").expect(TAKES_ALL);
+        cache_status.write(cache, head).expect(TAKES_ALL);
+        head.extend_from_slice(b"\r\n");
+        (status, body)
+    }
+
     fn choose(&self, client: Client<'_>) -> Answer {
         let whole = || Answer {
             status: self.status,
@@ -195,6 +241,37 @@ impl<P> Entry<P> {
             _ => Bytes::new(),
         };
         answer
+    }
+}
+
+/// The head of a whole answer as text, without `Age` and `Cache-Status`: made when it is first
+/// wanted, since most responses are never asked for again.
+#[derive(Debug, Default)]
+pub(crate) struct HeadText(OnceLock<Option<Box<[u8]>>>);
+
+impl HeadText {
+    /// None where no `Date` is among the fields.
+    fn get<P>(&self, entry: &Entry<P>) -> Option<&[u8]> {
+        let text = self.0.get_or_init(|| {
+            let mut text = Vec::new();
+            write_head(entry.status, &entry.headers, &mut text);
+            entry.headers.contains_key(DATE).then(|| text.into_boxed_slice())
+        });
+        text.as_deref()
+    }
+}
+
+/// A vector takes all that is written to it.
+const TAKES_ALL: &str = "a vector takes all text";
+
+/// Writes a status line and fields, but for those that each answer has its own of.
+fn write_head(status: StatusCode, headers: &HeaderMap, text: &mut Vec<u8>) {
+    let reason = status.canonical_reason().unwrap_or("");
+    write!(text, "HTTP/1.1 {} {reason}\r\n", status.as_str()).expect(TAKES_ALL);
+    for (name, value) in headers.iter().filter(|(name, _)| !OF_EACH_ANSWER.contains(name)) {
+        for part in [name.as_str().as_bytes(), b": ", value.as_bytes(), b"\r\n"] {
+            text.extend_from_slice(part);
+        }
     }
 }
 

@@ -10,7 +10,7 @@ use crate::cache::{Bypass, Cache};
 use crate::conditional;
 use crate::directives::number;
 use crate::draft::{Answered, Draft};
-use crate::entry::{self, Answer, CACHE_STATUS, Entry};
+use crate::entry::{self, Answer, CACHE_STATUS, Entry, HeadText};
 use crate::fetch::Fetch;
 use crate::fill::Fill;
 use crate::key::{Key, KeyRef, Request};
@@ -247,6 +247,7 @@ impl<P> Cache<P> {
         Entry {
             status: draft.status,
             headers: draft.headers,
+            text: HeadText::default(),
             hidden: draft.hidden,
             body,
             validators: draft.validators,

@@ -1,6 +1,6 @@
 //! `Cache-Status` (RFC 9211): what the cache did, told to the client.
 
-use std::io::Write as _;
+use std::io;
 
 use http::{HeaderValue, StatusCode};
 use smallvec::SmallVec;
@@ -66,36 +66,43 @@ impl CacheStatus {
     #[must_use]
     pub fn value(&self, cache: &str) -> HeaderValue {
         let mut text = Text::new();
+        self.write(cache, &mut text).expect("a vector takes all text");
+        HeaderValue::from_bytes(&text).expect("only printable characters were written")
+    }
+
+    /// Writes the field's value: printable characters alone.
+    pub(crate) fn write(&self, cache: &str, text: &mut impl io::Write) -> io::Result<()> {
         if is_token(cache) {
-            text.extend_from_slice(cache.as_bytes());
+            text.write_all(cache.as_bytes())?;
         } else {
             let plain = |c: &u8| (b' '..=b'~').contains(c) && *c != b'"' && *c != b'\\';
-            text.push(b'"');
-            text.extend(cache.bytes().filter(plain));
-            text.push(b'"');
+            let plain: Vec<u8> = cache.bytes().filter(plain).collect();
+            for part in [b"\"", &*plain, b"\""] {
+                text.write_all(part)?;
+            }
         }
         match self.forward {
-            None => text.extend_from_slice(b"; hit"),
+            None => text.write_all(b"; hit")?,
             Some(forward) => {
-                text.extend_from_slice(b"; fwd=");
-                text.extend_from_slice(forward.token().as_bytes());
+                text.write_all(b"; fwd=")?;
+                text.write_all(forward.token().as_bytes())?;
             }
         }
         if let Some(status) = self.forward_status {
-            text.extend_from_slice(b"; fwd-status=");
-            text.extend_from_slice(status.as_str().as_bytes());
+            text.write_all(b"; fwd-status=")?;
+            text.write_all(status.as_str().as_bytes())?;
         }
         for (is, word) in [(self.stored, "; stored"), (self.collapsed, "; collapsed")] {
-            text.extend_from_slice(if is { word } else { "" }.as_bytes());
+            text.write_all(if is { word } else { "" }.as_bytes())?;
         }
         if let Some(ttl) = self.ttl_s {
-            write!(text, "; ttl={ttl}").expect("a vector takes all text");
+            write!(text, "; ttl={ttl}")?;
         }
         if let Some(detail) = self.detail {
-            text.extend_from_slice(b"; detail=");
-            text.extend_from_slice(detail.as_bytes());
+            text.write_all(b"; detail=")?;
+            text.write_all(detail.as_bytes())?;
         }
-        HeaderValue::from_bytes(&text).expect("only printable characters were written")
+        Ok(())
     }
 }
 

@@ -11,6 +11,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use pool_model::SiteId;
 use quick_cache::sync::Cache;
 use quick_cache::{Lifecycle, OptionsBuilder, Weighter};
+use smallvec::{SmallVec, smallvec};
 
 use crate::disk::{Handle, Recalled};
 use crate::entry::Entry;
@@ -32,10 +33,13 @@ const STRIPES: usize = 64;
 /// The table's own words for one URL.
 const SLOT_BYTES: u64 = 160;
 
+/// Responses for one URL: most have one, which is then found without another step.
+pub(crate) type Entries<P> = SmallVec<[Arc<Entry<P>>; 1]>;
+
 /// All responses for one URL, the newest first.
 #[derive(Debug)]
 pub(crate) struct Variants<P> {
-    pub(crate) entries: Box<[Arc<Entry<P>>]>,
+    pub(crate) entries: Entries<P>,
     pub(crate) bytes: u64,
     /// A number that no others have.
     pub(crate) content: u64,
@@ -43,13 +47,13 @@ pub(crate) struct Variants<P> {
 
 impl<P> Variants<P> {
     /// These, as something new.
-    pub(crate) fn new(entries: Box<[Arc<Entry<P>>]>) -> Self {
+    pub(crate) fn new(entries: Entries<P>) -> Self {
         static NEXT: AtomicU64 = AtomicU64::new(0);
         Self::again(entries, NEXT.fetch_add(1, Ordering::Relaxed))
     }
 
     /// What had this number.
-    pub(crate) fn again(entries: Box<[Arc<Entry<P>>]>, content: u64) -> Self {
+    pub(crate) fn again(entries: Entries<P>, content: u64) -> Self {
         let bytes = entries.iter().map(|entry| entry.bytes()).sum();
         Self { entries, bytes, content }
     }
@@ -155,9 +159,9 @@ impl<P> Store<P> {
     pub(crate) fn put(&self, key: Key, entry: Arc<Entry<P>>, replaces: impl Fn(&Entry<P>) -> bool) {
         let _alone = self.alone(&key);
         let old = self.memory.peek(&key.borrowed());
-        let old = old.as_ref().map_or(&[][..], |old| &old.entries);
+        let old = old.as_ref().map_or(&[][..], |old| &*old.entries);
         let others = old.iter().filter(|other| !replaces(other)).take(VARIANTS_MAX - 1).cloned();
-        let mut entries = vec![entry];
+        let mut entries: Entries<P> = smallvec![entry];
         let mut bytes = entries[0].bytes();
         for other in others {
             if bytes + other.bytes() <= self.entry_bytes_max {
@@ -168,7 +172,7 @@ impl<P> Store<P> {
         if let Some(disk) = &self.evicted.disk {
             disk.forget(&key.borrowed());
         }
-        self.memory.insert(key, Arc::new(Variants::new(entries.into())));
+        self.memory.insert(key, Arc::new(Variants::new(entries)));
     }
 
     /// Puts back what the disk had, unless something was stored meanwhile; what is put back.

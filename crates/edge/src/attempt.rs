@@ -10,6 +10,7 @@ use crate::face::{Dispatcher, Permit, Verdict};
 use crate::head::{Framing, Head};
 use crate::hosts::SiteSlot;
 use crate::labels::Labels;
+use crate::options::SiteOptions;
 use crate::proxy_header::Announced;
 use crate::upload::{Gate, Upload, UploadBody, UploadFault};
 use crate::upstream::{Asking, Connection, HeadFault, Lease, Route};
@@ -41,6 +42,23 @@ pub(crate) struct Outgoing {
 }
 
 impl Outgoing {
+    /// A request without a body, as it came. None where neither it nor its site names a host.
+    pub(crate) fn new(
+        site: &SiteOptions,
+        parts: Parts,
+        head: Head,
+        caller: Rc<Caller>,
+        slot: SiteSlot,
+    ) -> Option<Self> {
+        let host = head.host.clone().or_else(|| main_host(site))?;
+        let announced = match (site.proxy_protocol_out, caller.ends) {
+            (Some(version), Some(ends)) => Some(Announced { version, ends }),
+            _ => None,
+        };
+        let (upload, labels, upgrade_share) = (None, Labels::default(), None);
+        Some(Self { parts, head, host, caller, slot, upload, labels, announced, upgrade_share })
+    }
+
     fn asking<'a, D: Dispatcher>(&'a self, core: &'a Core<D>) -> Asking<'a> {
         let gate = self.head.expects_continue.then(|| Arc::new(Gate::default()));
         let body = match &self.upload {
@@ -65,6 +83,12 @@ impl Outgoing {
         self.head.framing == Framing::None
             || self.upload.as_ref().is_none_or(|upload| upload.is_complete())
     }
+}
+
+/// What an HTTP/1.0 request without a host is sent on with.
+fn main_host(site: &SiteOptions) -> Option<HeaderValue> {
+    let host = site.hosts.iter().find(|host| !host.starts_with('*')).unwrap_or(&site.name);
+    HeaderValue::from_str(host).ok()
 }
 
 /// Methods that may be sent twice (RFC 9110, 9.2.2).

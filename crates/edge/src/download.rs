@@ -96,6 +96,20 @@ impl<D: Dispatcher> Meter<D> {
         }
     }
 
+    /// The same for a head that is written as text.
+    pub(crate) fn write_label(&self, head: &mut Vec<u8>) {
+        if let Some(id) = self.labels.id() {
+            for part in [X_REQUEST_ID.as_str().as_bytes(), b": ", id, b"\r\n"] {
+                head.extend_from_slice(part);
+            }
+        }
+    }
+
+    /// So many bytes of the response's body were handed on.
+    pub(crate) fn count_response(&mut self, bytes: usize) {
+        self.response_bytes += bytes as u64;
+    }
+
     /// The request belongs to this admission class.
     pub(crate) fn set_rank(&mut self, rank: Rank) {
         if let Some(entry) = &mut self.entry {

@@ -13,6 +13,7 @@
 use crate::caller::Caller;
 use crate::core::Core;
 use crate::face::Dispatcher;
+use crate::fast_path::FastPath;
 use crate::live::Live;
 use crate::serve::serve;
 use crate::stream::ClientStream;
@@ -41,7 +42,12 @@ pub(crate) async fn serve_http1<D: Dispatcher>(
 ) -> hyper::Result<()> {
     let core = live.core();
     let client = Rc::new(Client::new(Rc::new(caller), core.options()));
+    let is_plain = matches!(stream, ClientStream::Plain(_));
     let mut wire = ClientWire::new(stream, Rc::clone(&client), core.options().body_idle(), share);
+    if is_plain {
+        let (live, client) = (Rc::clone(&live), Rc::clone(&client));
+        wire.answer_by(Rc::new(FastPath { live, client }));
+    }
     // Boxed, so that a parked connection's task has no room for it.
     while let Some(parked) = Box::pin(serve_awake(&live, &client, wire)).await? {
         wire = parked;

@@ -37,6 +37,7 @@ pub mod dispatch;
 mod download;
 mod edge;
 pub mod face;
+mod fast_path;
 mod forward;
 #[cfg(test)]
 mod fuzz_tests;

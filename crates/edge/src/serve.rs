@@ -9,8 +9,7 @@ use crate::download::{Download, Flight, Meter};
 use crate::face::{Ask, Dispatcher, Permit, Rank, Refusal, Stick, Verdict};
 use crate::head::{Framing, Head};
 use crate::hosts::{SiteSlot, host_of};
-use crate::options::{Options, SiteOptions};
-use crate::proxy_header::Announced;
+use crate::options::Options;
 use crate::purge;
 use crate::rate::{Limited, TooEarly};
 use crate::spare;
@@ -63,7 +62,10 @@ pub(crate) fn serve<D: Dispatcher>(
         let mut bypass = None;
         if meter.core.shared.caching[outgoing.slot.0].is_some() {
             match cached::look_up(&mut meter, outgoing) {
-                Looked::Hit(answer) => return Ok(cached::answered(meter, answer)),
+                Looked::Hit(answer) => {
+                    meter.client.set_hit();
+                    return Ok(cached::answered(meter, answer));
+                }
                 Looked::Bypass(why) => bypass = Some(why),
                 Looked::Ask(lookup) => {
                     match Box::pin(cached::ask(meter, outgoing, want, lookup)).await {
@@ -155,12 +157,13 @@ fn accept<D: Dispatcher>(
     parts: Parts,
     body: Incoming,
 ) -> Result<Outgoing, Rejected> {
-    let shared = &meter.core.shared;
+    let core = Rc::clone(&meter.core);
+    let shared = &core.shared;
     let head = match read_head(&shared.options, &parts, &body) {
         Ok(head) => head,
         Err(reason) => return Err(Rejected::new(reason, &body)),
     };
-    let Some(slot) = site_of(&meter.core, &head) else {
+    let Some(slot) = site_of(&core, &head) else {
         return Err(Rejected::new(Reason::UnknownSite, &body));
     };
     let caller = Rc::clone(&meter.client.caller);
@@ -179,11 +182,6 @@ fn accept<D: Dispatcher>(
         expect_wait: Duration::from_millis(shared.options.expect_wait_ms),
         framed: parts.version == Version::HTTP_2,
     };
-    let host = head.host.clone().or_else(|| main_host(site));
-    let announced = match (site.proxy_protocol_out, caller.ends) {
-        (Some(version), Some(ends)) => Some(Announced { version, ends }),
-        _ => None,
-    };
     meter.set_slot(slot);
     if let Err(early) = within_rate(meter, slot) {
         let retry_after_s = Some(early.retry_after_s());
@@ -196,15 +194,18 @@ fn accept<D: Dispatcher>(
     if exact_bytes.is_some_and(|bytes| bytes > limits.body_bytes_max) {
         return Err(Rejected::new(Reason::BodyTooLarge, &body));
     }
-    let Some(host) = host else { return Err(Rejected::new(Reason::BadRequest, &body)) };
-    let upgrade_share = match upgrade_share(&meter.core, &head) {
+    let share = upgrade_share(&core, &head);
+    let bodiless = matches!(head.framing, Framing::None | Framing::Length(0));
+    let Some(mut outgoing) = Outgoing::new(site, parts, head, caller, slot) else {
+        return Err(Rejected::new(Reason::BadRequest, &body));
+    };
+    outgoing.upgrade_share = match share {
         Ok(share) => share,
         Err(reason) => return Err(Rejected::new(reason, &body)),
     };
-    let bodiless = matches!(head.framing, Framing::None | Framing::Length(0));
-    let upload = (!bodiless).then(|| Rc::new(Upload::new(body, limits, exact_bytes)));
-    let labels = meter.labels.clone();
-    Ok(Outgoing { parts, head, host, caller, slot, upload, labels, announced, upgrade_share })
+    outgoing.upload = (!bodiless).then(|| Rc::new(Upload::new(body, limits, exact_bytes)));
+    outgoing.labels = meter.labels.clone();
+    Ok(outgoing)
 }
 
 /// What the head means, over either protocol.
@@ -264,18 +265,12 @@ pub(crate) fn set_cookie<D: Dispatcher>(
     }
 }
 
-fn site_of<D: Dispatcher>(core: &Core<D>, head: &Head) -> Option<SiteSlot> {
+pub(crate) fn site_of<D: Dispatcher>(core: &Core<D>, head: &Head) -> Option<SiteSlot> {
     let sites = &core.shared.sites;
     match &head.host {
         Some(host) => sites.find(host_of(host.as_bytes())?),
         None => sites.default_site(),
     }
-}
-
-/// What an HTTP/1.0 request without a host is sent on with.
-fn main_host(site: &SiteOptions) -> Option<HeaderValue> {
-    let host = site.hosts.iter().find(|host| !host.starts_with('*')).unwrap_or(&site.name);
-    HeaderValue::from_str(host).ok()
 }
 
 /// Attempts, until one is answered or no other is allowed.

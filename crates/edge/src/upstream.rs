@@ -16,6 +16,8 @@ mod head;
 mod own;
 mod send;
 
+pub(crate) use head::find_end;
+
 use crate::attempt::Outgoing;
 use crate::forward::Forwarder;
 use crate::proxy_header::{Announced, write};

@@ -7,18 +7,21 @@
 //!   can never be taken for the end of a body.
 //! * [`ServerWire`] counts bytes, which tells whether a request may be sent once more.
 //!
+//! A hit may be answered here, see `fast_path`.
+//!
 //! Both fail a write that makes no progress for `body_idle_timeout_ms`.
 //!
 //! Fast path: one clock read for each request, no allocation.
 
 use crate::caller::Caller;
+use crate::fast_path::{Answering, Owed, is_one_head};
 use crate::options::Options;
 use crate::stream::ClientStream;
 use crate::upgrade::Tunnel;
 use crate::watchdog::Watchdog;
 use bytes::Bytes;
 use std::cell::{Cell, RefCell};
-use std::io;
+use std::io::{self, IoSlice};
 use std::pin::Pin;
 use std::rc::Rc;
 use std::task::{Context, Poll, ready};
@@ -62,6 +65,8 @@ pub(crate) struct Client {
     header_timeout: Duration,
     keep_alive_idle: Duration,
     body: Cell<BodyState>,
+    /// The last request was answered from the cache at once.
+    is_hit: Cell<bool>,
     /// What the connection becomes when the response with status 101 is written.
     pub(crate) tunnel: Cell<Option<Box<Tunnel>>>,
     /// For the one request that the connection serves at a time.
@@ -104,6 +109,7 @@ impl Client {
             header_timeout: options.header_timeout(),
             keep_alive_idle: Duration::from_millis(options.keep_alive_idle_ms),
             body: Cell::new(BodyState::None),
+            is_hit: Cell::new(false),
             tunnel: Cell::new(None),
             dog: RefCell::default(),
         }
@@ -120,6 +126,12 @@ impl Client {
     /// A request head is complete.
     pub(crate) fn request_begins(&self) {
         self.phase.set(Phase::Busy);
+        self.is_hit.set(false);
+    }
+
+    /// The request is answered from the cache at once: so may be the next one.
+    pub(crate) fn set_hit(&self) {
+        self.is_hit.set(true);
     }
 
     /// The response is complete, or given up.
@@ -195,6 +207,12 @@ pub(crate) struct ClientWire {
     client: Rc<Client>,
     dog: Watchdog,
     stall: Stall,
+    /// Hits may be answered by it before hyper reads them.
+    answering: Option<Rc<dyn Answering>>,
+    /// hyper has been given whole requests, and no byte behind them.
+    at_boundary: bool,
+    /// What is yet to be written of such an answer: nothing is read before.
+    owed: Option<Box<Owed>>,
     /// The client has closed, or the socket failed: nobody is there to linger for.
     gone: bool,
     /// The connection's share of `connections_max`.
@@ -210,12 +228,19 @@ impl ClientWire {
     ) -> Self {
         let stall = Stall::new(write_idle);
         let (dog, share) = (Watchdog::default(), Some(share));
-        let (stream, ahead) = (Some(stream), Bytes::new());
-        Self { stream, ahead, client, dog, stall, gone: false, share }
+        let (stream, ahead, answering, owed) = (Some(stream), Bytes::new(), None, None);
+        let (at_boundary, gone) = (true, false);
+        Self { stream, ahead, client, dog, stall, answering, at_boundary, owed, gone, share }
+    }
+
+    /// Has hits answered before hyper reads them, where that can be.
+    pub(crate) fn answer_by(&mut self, answering: Rc<dyn Answering>) {
+        self.answering = Some(answering);
     }
 
     /// Has these bytes read once more.
     pub(crate) fn unread(&mut self, bytes: Bytes) {
+        self.at_boundary = bytes.is_empty();
         self.ahead = bytes;
     }
 
@@ -259,33 +284,99 @@ impl AsyncRead for ClientWire {
     ) -> Poll<io::Result<()>> {
         let this = &mut *self;
         let before = buffer.filled().len();
-        let read = if this.ahead.is_empty() {
-            Pin::new(this.stream.as_mut().expect(TAKEN)).poll_read(cx, buffer)
-        } else {
-            let count = this.ahead.len().min(buffer.remaining());
-            buffer.put_slice(&this.ahead.split_to(count));
-            Poll::Ready(Ok(()))
-        };
-        match read {
-            Poll::Ready(Ok(())) if buffer.filled().len() > before => {
-                if let Phase::Idle(_) = this.client.phase.get() {
-                    this.client.phase.set(Phase::Begun);
-                }
+        loop {
+            ready!(this.poll_owed(cx))?;
+            let read = if this.ahead.is_empty() {
+                Pin::new(this.stream.as_mut().expect(TAKEN)).poll_read(cx, buffer)
+            } else {
+                let count = this.ahead.len().min(buffer.remaining());
+                buffer.put_slice(&this.ahead.split_to(count));
                 Poll::Ready(Ok(()))
-            }
-            Poll::Ready(result) => {
-                this.gone = true;
-                Poll::Ready(result)
-            }
-            Poll::Pending => {
-                let Some(deadline) = this.client.deadline(false) else { return Poll::Pending };
-                this.dog.poll_until(cx, deadline).map(|()| Err(this.time_out(cx)))
-            }
+            };
+            return match read {
+                Poll::Ready(Ok(())) if buffer.filled().len() > before => {
+                    if this.answer(cx, &buffer.filled()[before..])? {
+                        buffer.set_filled(before);
+                        continue;
+                    }
+                    if let Phase::Idle(_) = this.client.phase.get() {
+                        this.client.phase.set(Phase::Begun);
+                    }
+                    Poll::Ready(Ok(()))
+                }
+                Poll::Ready(result) => {
+                    this.gone = true;
+                    Poll::Ready(result)
+                }
+                Poll::Pending => {
+                    let Some(deadline) = this.client.deadline(false) else { return Poll::Pending };
+                    this.dog.poll_until(cx, deadline).map(|()| Err(this.time_out(cx)))
+                }
+            };
         }
     }
 }
 
+thread_local! {
+    /// The head of an answer, on its way to the socket.
+    static HEAD: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
+}
+
 impl ClientWire {
+    /// Answers what was just read, if it is a hit and hyper knows nothing of it.
+    fn answer(&mut self, cx: &mut Context<'_>, bytes: &[u8]) -> io::Result<bool> {
+        let Some(answering) = self.answering.clone().filter(|_| self.at_boundary) else {
+            return Ok(false);
+        };
+        if let Phase::Busy | Phase::Begun = self.client.phase.get() {
+            self.at_boundary = false;
+            return Ok(false);
+        }
+        if self.client.is_hit.get() {
+            let answered = HEAD.with_borrow_mut(|head| {
+                head.clear();
+                answering.answer(bytes, head).map(|body| self.send(cx, head, body))
+            });
+            if let Some(sent) = answered {
+                return sent.map(|()| true);
+            }
+        }
+        self.at_boundary = answering.is_on() && is_one_head(bytes);
+        Ok(false)
+    }
+
+    /// Writes an answer, as far as the socket takes it.
+    fn send(&mut self, cx: &mut Context<'_>, head: &[u8], body: Bytes) -> io::Result<()> {
+        let parts = [IoSlice::new(head), IoSlice::new(&body)];
+        let stream = Pin::new(self.stream.as_mut().expect(TAKEN));
+        let written = stream.poll_write_vectored(cx, &parts);
+        let taken = match self.wrote(cx, written) {
+            Poll::Ready(taken) => taken?,
+            Poll::Pending => 0,
+        };
+        if taken < head.len() + body.len() {
+            self.owed = Some(Box::new(Owed::rest(head, body, taken)));
+        }
+        Ok(())
+    }
+
+    /// Ready when nothing is left to write of an answer.
+    fn poll_owed(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        while let Some(mut owed) = self.owed.take() {
+            let stream = Pin::new(self.stream.as_mut().expect(TAKEN));
+            let written = stream.poll_write_vectored(cx, &owed.slices());
+            let written = self.wrote(cx, written);
+            if let Poll::Ready(Ok(taken)) = written {
+                owed.advance(taken);
+            }
+            self.owed = (!owed.is_empty()).then_some(owed);
+            if ready!(written)? == 0 {
+                return Poll::Ready(Err(io::ErrorKind::WriteZero.into()));
+            }
+        }
+        Poll::Ready(Ok(()))
+    }
+
     fn wrote(
         &mut self,
         cx: &mut Context<'_>,
@@ -314,7 +405,7 @@ impl AsyncWrite for ClientWire {
     fn poll_write_vectored(
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
-        bytes: &[io::IoSlice<'_>],
+        bytes: &[IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
         let written = Pin::new(self.stream.as_mut().expect(TAKEN)).poll_write_vectored(cx, bytes);
         self.wrote(cx, written)
@@ -334,6 +425,7 @@ impl AsyncWrite for ClientWire {
         // read again if the last read found nothing: without this nobody would wake it when the
         // idle time is over.
         if let Phase::Ended = self.client.phase.get()
+            && self.owed.is_none()
             && let Some(deadline) = self.client.deadline(true)
         {
             let _ = self.dog.poll_until(cx, deadline);
@@ -342,6 +434,7 @@ impl AsyncWrite for ClientWire {
     }
 
     fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        ready!(self.poll_owed(cx))?;
         Pin::new(self.stream.as_mut().expect(TAKEN)).poll_shutdown(cx)
     }
 }
@@ -444,7 +537,7 @@ impl AsyncWrite for ServerWire {
     fn poll_write_vectored(
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
-        bytes: &[io::IoSlice<'_>],
+        bytes: &[IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
         let written = Pin::new(&mut self.stream).poll_write_vectored(cx, bytes);
         self.wrote(cx, written)

@@ -4,6 +4,7 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::key::KeyRef;
+use crate::store::Entries;
 
 /// Room for four files of a block each.
 const BYTES_MAX: u64 = 4 * BLOCK_BYTES;
@@ -47,7 +48,7 @@ fn stored(number: u64, bytes: u64) -> Stored<()> {
     let url = format!("http://a/{number}");
     let site = SiteId::new(1).unwrap();
     let key = KeyRef::of_url(site, &url).unwrap().to_key();
-    let variants = Variants { entries: Box::new([]), bytes, content: number };
+    let variants = Variants { entries: Entries::new(), bytes, content: number };
     Stored { key, variants: Arc::new(variants) }
 }
 

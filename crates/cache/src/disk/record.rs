@@ -20,7 +20,7 @@ use pool_model::SiteId;
 use sha2::{Digest, Sha256};
 
 use crate::conditional::Validators;
-use crate::entry::Entry;
+use crate::entry::{Entry, HeadText};
 use crate::freshness::Freshness;
 use crate::key::{Key, Scheme};
 use crate::moment::UnixMs;
@@ -294,6 +294,7 @@ impl Reader {
         Some(Entry {
             status,
             headers,
+            text: HeadText::default(),
             hidden,
             body,
             validators,

@@ -12,6 +12,7 @@
 //! A site without a cache costs one comparison.
 
 mod ask;
+mod at_once;
 mod audit;
 mod carry;
 mod control;
@@ -21,6 +22,7 @@ mod flights;
 mod versions;
 
 pub(crate) use ask::{Asked, ask};
+pub(crate) use at_once::answer_at_once;
 pub(crate) use carry::Carried;
 pub use control::{CacheControl, CachePurge, CacheReport, StoredResponse, StoredResponses};
 pub(crate) use far::FarLinks;
@@ -209,6 +211,11 @@ impl Caching {
 
     /// The request as the cache sees it; none if its host is no text.
     fn request<'a>(&self, outgoing: &'a Outgoing) -> Option<Request<'a>> {
+        self.request_at(outgoing, now())
+    }
+
+    /// The same for a request that arrived then.
+    fn request_at<'a>(&self, outgoing: &'a Outgoing, now: UnixMs) -> Option<Request<'a>> {
         let is_tls = outgoing.caller.secured.is_some();
         Some(Request {
             site: self.site,
@@ -217,7 +224,7 @@ impl Caching {
             authority: outgoing.host.to_str().ok()?,
             path_and_query: outgoing.head.target.as_str(),
             headers: &outgoing.parts.headers,
-            now: now(),
+            now,
             waited: false,
         })
     }
