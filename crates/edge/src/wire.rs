@@ -555,3 +555,7 @@ impl AsyncWrite for ServerWire {
         Pin::new(&mut self.stream).poll_shutdown(cx)
     }
 }
+
+#[cfg(test)]
+#[path = "wire_tests.rs"]
+mod tests;
