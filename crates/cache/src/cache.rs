@@ -1,5 +1,6 @@
 //! The cache as the edge sees it: look up, and if need be fetch, respond, finish.
 
+use std::borrow::Cow;
 use std::collections::HashMap;
 use std::hash::{BuildHasher, Hash, RandomState};
 use std::sync::{Arc, PoisonError, RwLock};
@@ -258,13 +259,13 @@ impl<P> Cache<P> {
 
     /// The same as [`Cache::hit`] of what [`Cache::hit_now`] found, written as HTTP/1.1 has it: the
     /// status line and all fields, each with its end of line. The empty line is left to the caller.
-    pub fn hit_written(
+    pub fn hit_written<'h>(
         &self,
         rules: &Rules,
         request: &Request<'_>,
-        hit: &Hit<P>,
+        hit: &'h Hit<P>,
         head: &mut Vec<u8>,
-    ) -> (StatusCode, Bytes) {
+    ) -> (StatusCode, Cow<'h, Bytes>) {
         self.counters.count(Event::Hit);
         let status = Self::status_of(rules, request, hit);
         hit.entry.write(client(request), &status, &self.name, head)

@@ -1,5 +1,6 @@
 //! A stored response, ready to be answered.
 
+use std::borrow::Cow;
 use std::io::Write as _;
 use std::sync::OnceLock;
 
@@ -70,12 +71,12 @@ pub struct Entry<P> {
     pub(crate) slots: Slots,
     pub(crate) freshness: Freshness,
     pub(crate) proof: Option<P>,
+    pub(crate) text: HeadText,
+    pub(crate) body: Bytes,
     pub(crate) status: StatusCode,
     /// As clients get them. `Age` and `Cache-Status` are there without a value of use, so that
     /// setting them moves no other field.
     pub(crate) headers: HeaderMap,
-    pub(crate) text: HeadText,
-    pub(crate) body: Bytes,
     /// What the server said and clients do not see.
     pub(crate) hidden: HeaderMap,
     pub(crate) validators: Validators,
@@ -187,25 +188,26 @@ impl<P> Entry<P> {
         answer
     }
 
-    /// The same for a GET, written as HTTP/1.1 has it: status line and fields.
+    /// The same for a GET, written as HTTP/1.1 has it: status line and fields. The whole body is
+    /// lent: counting who has it costs a hit a piece of memory that nothing else of it reads.
     pub(crate) fn write(
         &self,
         client: Client<'_>,
         cache_status: &CacheStatus,
         cache: &str,
         head: &mut Vec<u8>,
-    ) -> (StatusCode, Bytes) {
+    ) -> (StatusCode, Cow<'_, Bytes>) {
         let asks_less = [IF_NONE_MATCH, IF_MODIFIED_SINCE, RANGE];
         let asks_less = asks_less.iter().any(|name| client.headers.contains_key(name));
         let (status, body) = match self.text.get(self) {
             Some(text) if !asks_less => {
                 head.extend_from_slice(text);
-                (self.status, self.body.clone())
+                (self.status, Cow::Borrowed(&self.body))
             }
             _ => {
                 let answer = self.choose(client);
                 write_head(answer.status, &answer.headers, head);
-                (answer.status, answer.body)
+                (answer.status, Cow::Owned(answer.body))
             }
         };
         let age = self.freshness.age_ms(client.now) / 1_000;

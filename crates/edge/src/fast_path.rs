@@ -11,7 +11,7 @@
 //! does not take, hyper reads as if nothing had happened. The same rules decide as in `serve`, by
 //! the same code, and what is counted, limited, logged and audited is the same.
 //!
-//! It saves a hit about a third of the edge's CPU time.
+//! It saves a hit a fifth of the edge's CPU time.
 
 use crate::attempt::Outgoing;
 use crate::cached;
@@ -29,6 +29,7 @@ use http::header::{self, HeaderName, HeaderValue};
 use http::request::Parts;
 use http::uri::PathAndQuery;
 use http::{Request, Version};
+use std::cell::RefCell;
 use std::io::IoSlice;
 use std::mem::MaybeUninit;
 use std::rc::Rc;
@@ -45,9 +46,14 @@ pub(crate) trait Answering {
     /// Whether there may be anything to answer with.
     fn is_on(&self) -> bool;
 
-    /// Answers one whole request, and counts it: writes the head of the response, and returns its
-    /// body. None if that is not for it: then nothing has been done.
-    fn answer(&self, request: &[u8], head: &mut Vec<u8>) -> Option<Bytes>;
+    /// Answers one whole request, and counts it: sends the head of the response and its body. False
+    /// if that is not for it: then nothing has been done.
+    fn answer(&self, request: &[u8], send: &mut dyn FnMut(&[u8], &Bytes)) -> bool;
+}
+
+thread_local! {
+    /// The head of an answer, on its way to the socket.
+    static HEAD: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
 }
 
 /// That of one connection.
@@ -61,16 +67,20 @@ impl<D: Dispatcher> Answering for FastPath<D> {
         self.live.core().shared.cached.is_some()
     }
 
-    fn answer(&self, request: &[u8], head: &mut Vec<u8>) -> Option<Bytes> {
+    fn answer(&self, request: &[u8], send: &mut dyn FnMut(&[u8], &Bytes)) -> bool {
         let core = self.live.core();
         // Each answer ends its connection then.
         if core.draining.get() {
-            return None;
+            return false;
         }
-        let mut outgoing = self.outgoing(&core, parse(request)?)?;
-        let body = cached::answer_at_once(&core, &self.client, &mut outgoing, head);
+        let outgoing = parse(request).and_then(|parts| self.outgoing(&core, parts));
+        let Some(mut outgoing) = outgoing else { return false };
+        let answered = HEAD.with_borrow_mut(|head| {
+            head.clear();
+            cached::answer_at_once(&core, &self.client, &mut outgoing, head, send)
+        });
         spare::keep(outgoing.parts.headers);
-        body
+        answered.is_some()
     }
 }
 
@@ -139,9 +149,10 @@ pub(crate) struct Owed {
 
 impl Owed {
     /// What is left when so many bytes were taken.
-    pub(crate) fn rest(head: &[u8], body: Bytes, taken: usize) -> Self {
+    pub(crate) fn rest(head: &[u8], body: &Bytes, taken: usize) -> Self {
         let of_head = taken.min(head.len());
-        let mut owed = Self { head: Bytes::copy_from_slice(&head[of_head..]), body };
+        let head = Bytes::copy_from_slice(&head[of_head..]);
+        let mut owed = Self { head, body: body.clone() };
         owed.advance(taken - of_head);
         owed
     }
@@ -239,7 +250,7 @@ mod tests {
         let all = b"headbody";
         for taken in 0..all.len() {
             for again in 0..=all.len() - taken {
-                let mut owed = Owed::rest(b"head", Bytes::from_static(b"body"), taken);
+                let mut owed = Owed::rest(b"head", &Bytes::from_static(b"body"), taken);
                 owed.advance(again);
                 let left: Vec<u8> = owed.slices().iter().flat_map(|part| part.to_vec()).collect();
                 assert_eq!(left, all[taken + again..]);

@@ -317,11 +317,6 @@ impl AsyncRead for ClientWire {
     }
 }
 
-thread_local! {
-    /// The head of an answer, on its way to the socket.
-    static HEAD: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
-}
-
 impl ClientWire {
     /// Answers what was just read, if it is a hit and hyper knows nothing of it.
     fn answer(&mut self, cx: &mut Context<'_>, bytes: &[u8]) -> io::Result<bool> {
@@ -333,11 +328,9 @@ impl ClientWire {
             return Ok(false);
         }
         if self.client.is_hit.get() {
-            let answered = HEAD.with_borrow_mut(|head| {
-                head.clear();
-                answering.answer(bytes, head).map(|body| self.send(cx, head, body))
-            });
-            if let Some(sent) = answered {
+            let mut sent = Ok(());
+            let mut send = |head: &[u8], body: &Bytes| sent = self.send(cx, head, body);
+            if answering.answer(bytes, &mut send) {
                 return sent.map(|()| true);
             }
         }
@@ -346,8 +339,8 @@ impl ClientWire {
     }
 
     /// Writes an answer, as far as the socket takes it.
-    fn send(&mut self, cx: &mut Context<'_>, head: &[u8], body: Bytes) -> io::Result<()> {
-        let parts = [IoSlice::new(head), IoSlice::new(&body)];
+    fn send(&mut self, cx: &mut Context<'_>, head: &[u8], body: &Bytes) -> io::Result<()> {
+        let parts = [IoSlice::new(head), IoSlice::new(body)];
         let stream = Pin::new(self.stream.as_mut().expect(TAKEN));
         let written = stream.poll_write_vectored(cx, &parts);
         let taken = match self.wrote(cx, written) {

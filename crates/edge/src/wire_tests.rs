@@ -22,16 +22,16 @@ impl Answering for Fake {
         true
     }
 
-    fn answer(&self, request: &[u8], head: &mut Vec<u8>) -> Option<Bytes> {
+    fn answer(&self, request: &[u8], send: &mut dyn FnMut(&[u8], &Bytes)) -> bool {
         self.asked.update(|count| count + 1);
         if request != HIT {
-            return None;
+            return false;
         }
         self.client.request_begins();
-        head.extend_from_slice(HEAD);
+        send(HEAD, &self.body);
         self.client.set_hit();
         self.client.request_ends();
-        Some(self.body.clone())
+        true
     }
 }
 

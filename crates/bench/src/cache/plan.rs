@@ -101,8 +101,9 @@ pub(crate) struct Block {
     pub(crate) is_short: bool,
 }
 
-/// What differs by little is compared in many short turns: a stall of the machine disturbs one.
-pub(crate) const SHORT_CELL: Duration = Duration::from_millis(100);
+/// What differs by little is compared in many short turns: turns of 30 ms scatter hardly more than
+/// turns of 100 ms, and there are three times as many.
+pub(crate) const SHORT_CELL: Duration = Duration::from_millis(25);
 
 impl Block {
     fn ticks(threads: u32, schemes: &[Scheme], rounds: usize, cell_s: u32) -> Self {
@@ -169,14 +170,14 @@ pub(crate) fn plan(quick: bool) -> Plan {
         changing.schemes =
             vec![Scheme::NoCache, Scheme::NginxAsks, Scheme::Strict, Scheme::StrictTcp];
         // The others are orders of magnitude apart; of these two one turn each says too little.
-        let mut rivals = Block::updates(Mix::Pages, MANY, 3, 1);
+        let mut rivals = Block::updates(Mix::Pages, MANY, 2, 1);
         rivals.schemes = vec![Scheme::Strict, Scheme::StrictTcpFifo];
         return Plan {
             blocks: vec![
-                Block::ticks(0, &named, 3, 1),
-                // Its ratio is near what is asked for, and turns differ by some percent.
-                Block::duel(0, 30),
-                Block::duel(MANY, 12),
+                Block::ticks(0, &named, 2, 1),
+                // Its ratio is near what is asked for, and turns differ by a tenth.
+                Block::duel(0, 160),
+                Block::duel(MANY, 100),
                 Block::ticks(MANY, &[Scheme::Strict], 1, 1).one_connection(),
                 changing,
                 rivals,
@@ -188,7 +189,7 @@ pub(crate) fn plan(quick: bool) -> Plan {
     for threads in THREADS {
         let schemes = if threads == 0 { &hits[..] } else { &OWN };
         blocks.push(Block::ticks(threads, schemes, 9, 2));
-        blocks.push(Block::duel(threads, 60));
+        blocks.push(Block::duel(threads, 480));
         let stages = Scheme::ALL.into_iter().filter(|&scheme| scheme != Scheme::NginxStatic);
         let stages: Vec<Scheme> = stages.collect();
         blocks.push(Block::ticks(threads, &stages, 1, 3).one_connection());

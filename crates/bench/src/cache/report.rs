@@ -103,7 +103,7 @@ fn title(under: Under) -> String {
     let edges = if under.edges == 1 { "" } else { ", three edges" };
     let one = if under.connections == 1 { ", one connection" } else { "" };
     let alone = if under.is_alone { ", load on the other core" } else { "" };
-    let short = if under.is_short { ", turns of 100 ms, our own load" } else { "" };
+    let short = if under.is_short { ", short turns, our own load" } else { "" };
     format!("{}, {} threads{edges}{one}{alone}{short}; {changes}", under.mix.name(), under.threads)
 }
 

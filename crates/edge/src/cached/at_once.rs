@@ -11,14 +11,15 @@ use bytes::Bytes;
 use std::rc::Rc;
 use tokio::time::Instant;
 
-/// Answers a request if it is a hit that can be proved at once: writes the head of the response,
-/// and returns its body. None, and nothing done or counted, if not.
+/// Answers a request if it is a hit that can be proved at once: writes the head of the response, and
+/// sends it with its body. None, and nothing done or counted, if not.
 pub(crate) fn answer_at_once<D: Dispatcher>(
     core: &Rc<Core<D>>,
     client: &Rc<Client>,
     outgoing: &mut Outgoing,
     head: &mut Vec<u8>,
-) -> Option<Bytes> {
+    send: &mut dyn FnMut(&[u8], &Bytes),
+) -> Option<()> {
     let slot = outgoing.slot;
     let caching = core.shared.caching[slot.0].as_ref()?;
     let (cache, rules) = (&caching.cached.cache, &caching.rules);
@@ -45,6 +46,7 @@ pub(crate) fn answer_at_once<D: Dispatcher>(
     meter.write_label(head);
     head.extend_from_slice(b"\r\n");
     meter.count_response(body.len());
+    send(head, &body);
     client.set_hit();
-    Some(body)
+    Some(())
 }
