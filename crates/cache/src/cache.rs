@@ -239,8 +239,8 @@ impl<P> Cache<P> {
         hit.entry.answer(client(request), status.value(&self.name))
     }
 
-    /// What is stored for a GET, if that may be answered as it is by [`Cache::hit_written`]; nothing
-    /// is counted.
+    /// What is stored for a GET, if that may be answered as it is by [`Cache::hit_written`];
+    /// nothing is counted.
     pub fn hit_now(&self, rules: &Rules, request: &Request<'_>) -> Option<Hit<P>> {
         is_for_cache(rules, request).ok().filter(|()| *request.method == Method::GET)?;
         let asked = asked(rules, request);

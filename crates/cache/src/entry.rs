@@ -130,8 +130,8 @@ impl<P> Entry<P> {
         *self.body == *body
     }
 
-    /// Whether its head can be written as text: it tells its time, which whoever sends it would have
-    /// to add otherwise.
+    /// Whether its head can be written as text: it tells its time, which whoever sends it would
+    /// have to add otherwise.
     pub(crate) fn has_text(&self) -> bool {
         self.text.get(self).is_some()
     }

@@ -11,8 +11,8 @@ use bytes::Bytes;
 use std::rc::Rc;
 use tokio::time::Instant;
 
-/// Answers a request if it is a hit that can be proved at once: writes the head of the response, and
-/// sends it with its body. None, and nothing done or counted, if not.
+/// Answers a request if it is a hit that can be proved at once: writes the head of the response,
+/// and sends it with its body. None, and nothing done or counted, if not.
 pub(crate) fn answer_at_once<D: Dispatcher>(
     core: &Rc<Core<D>>,
     client: &Rc<Client>,
