@@ -240,19 +240,29 @@ impl<P> Cache<P> {
     }
 
     /// What is stored for a GET, if that may be answered as it is by [`Cache::hit_written`];
-    /// nothing is counted.
-    pub fn hit_now(&self, rules: &Rules, request: &Request<'_>) -> Option<Hit<P>> {
+    /// nothing is counted. `holds`: whether a proof holds now; a hit with a proof is one that does.
+    pub fn hit_now(
+        &self,
+        rules: &Rules,
+        request: &Request<'_>,
+        holds: impl FnOnce(&P) -> bool,
+    ) -> Option<Hit<P>> {
         is_for_cache(rules, request).ok().filter(|()| *request.method == Method::GET)?;
         let asked = asked(rules, request);
         if asked.no_store {
             return None;
         }
         let variants = self.store.get(&request.key())?;
-        let Found::Entry(entry, purged_ms) = self.find(rules, request, &variants) else {
+        let entry = variants.newest_for(rules, request)?;
+        // One after the other with nothing between: what both read is in no cache of the
+        // processor, and so comes at the same time.
+        let is_proved = entry.proof.as_ref().map_or(rules.mode != Mode::Strict, holds);
+        let is_purged = !self.purges.is_valid(entry.stamp, &entry.slots);
+        if !is_proved || is_purged || !entry.has_text() {
             return None;
-        };
-        match self.judge(rules, request, &asked, entry, purged_ms) {
-            Lookup::Hit(hit) if hit.refresh.is_none() && hit.entry.has_text() => Some(hit),
+        }
+        match self.judge(rules, request, &asked, Arc::clone(entry), None) {
+            Lookup::Hit(hit) if hit.refresh.is_none() => Some(hit),
             _ => None,
         }
     }
@@ -337,8 +347,7 @@ impl<P> Cache<P> {
 
     /// The newest response that is for this request.
     fn find(&self, rules: &Rules, request: &Request<'_>, variants: &Variants<P>) -> Found<P> {
-        let mine = |entry: &&Arc<Entry<P>>| entry.selected.is_for(rules, request.headers);
-        let Some(entry) = variants.entries.iter().find(mine) else { return Found::Others };
+        let Some(entry) = variants.newest_for(rules, request) else { return Found::Others };
         let purged_ms = match self.standing(rules, entry) {
             Standing::Valid => None,
             Standing::Stale(since) => Some(request.now.since_ms(since)),

@@ -15,8 +15,8 @@ use smallvec::{SmallVec, smallvec};
 
 use crate::disk::{Handle, Recalled};
 use crate::entry::Entry;
-use crate::key::{Key, KeyRef};
-use crate::options::Limits;
+use crate::key::{Key, KeyRef, Request};
+use crate::options::{Limits, Rules};
 
 /// Most responses for one URL: more variants than that are attacks, or a `Vary` that helps nobody.
 pub(crate) const VARIANTS_MAX: usize = 32;
@@ -50,6 +50,15 @@ impl<P> Variants<P> {
     pub(crate) fn new(entries: Entries<P>) -> Self {
         static NEXT: AtomicU64 = AtomicU64::new(0);
         Self::again(entries, NEXT.fetch_add(1, Ordering::Relaxed))
+    }
+
+    /// The newest that is for this request.
+    pub(crate) fn newest_for(
+        &self,
+        rules: &Rules,
+        request: &Request<'_>,
+    ) -> Option<&Arc<Entry<P>>> {
+        self.entries.iter().find(|entry| entry.selected.is_for(rules, request.headers))
     }
 
     /// What had this number.

@@ -25,10 +25,7 @@ pub(crate) fn answer_at_once<D: Dispatcher>(
     let (cache, rules) = (&caching.cached.cache, &caching.rules);
     let now = now();
     let request = caching.request_at(outgoing, now)?;
-    let hit = cache.hit_now(rules, &request)?;
-    if caching.holds_now(&hit) != Some(true) {
-        return None;
-    }
+    let hit = cache.hit_now(rules, &request, |proof| caching.proves(proof) == Some(true))?;
     if let Some(limiter) = &core.shared.limiters[slot.0] {
         // Who asks too often is refused by `serve`, which asks again and is told the same.
         limiter.take(client.caller.address.ip(), Instant::now()).ok()?;

@@ -186,7 +186,10 @@ fn answer<D: Dispatcher>(
 impl Caching {
     /// Whether a hit is one, as far as that can be told at once.
     fn holds_now(&self, hit: &Hit<Proof>) -> Option<bool> {
-        let Some(proof) = hit.proof() else { return Some(true) };
+        hit.proof().map_or(Some(true), |proof| self.proves(proof))
+    }
+
+    fn proves(&self, proof: &Proof) -> Option<bool> {
         self.versions.as_ref().map_or(Some(false), |versions| versions.holds_now(proof))
     }
 
