@@ -176,8 +176,8 @@ pub(crate) fn plan(quick: bool) -> Plan {
             blocks: vec![
                 Block::ticks(0, &named, 2, 1),
                 // Its ratio is near what is asked for, and turns differ by a tenth.
-                Block::duel(0, 160),
-                Block::duel(MANY, 100),
+                Block::duel(0, 140),
+                Block::duel(MANY, 80),
                 Block::ticks(MANY, &[Scheme::Strict], 1, 1).one_connection(),
                 changing,
                 rivals,
