@@ -105,7 +105,7 @@ impl<D: Dispatcher> FastPath<D> {
 }
 
 /// A GET of HTTP/1.1 without a body that leaves the connection as it is, and nothing behind it.
-fn parse(request: &[u8]) -> Option<Parts> {
+pub(crate) fn parse(request: &[u8]) -> Option<Parts> {
     if !request.starts_with(b"GET /") {
         return None;
     }

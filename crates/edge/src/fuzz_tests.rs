@@ -3,6 +3,7 @@
 use crate::answer::Reason;
 use crate::attempt::Outgoing;
 use crate::caller::Caller;
+use crate::fast_path;
 use crate::forward::{Fields, Forwarder};
 use crate::head::{Framing, Head};
 use crate::hosts::{SiteMap, SiteSlot, host_of};
@@ -183,6 +184,20 @@ fn check_forwarded(parts: Parts, head: Head, trust: ForwardedTrust, chance: &Cha
     }
 }
 
+/// What the fast path takes is one whole request, as hyper reads it, that leaves the connection
+/// alone.
+fn check_fast_path(bytes: &[u8]) {
+    let Some(parts) = fast_path::parse(bytes) else { return };
+    assert!(fast_path::is_one_head(bytes));
+    let other = parsed(bytes).expect("hyper takes it too");
+    assert_eq!((&parts.method, &parts.uri), (&other.method, &other.uri));
+    assert_eq!((parts.version, &parts.headers), (other.version, &other.headers));
+    if let Ok(head) = Head::read(&parts, URI_BYTES_MAX) {
+        assert!(head.framing == Framing::None && head.upgrade.is_none());
+        assert!(!head.expects_continue && head.dropped.is_empty());
+    }
+}
+
 #[test]
 fn fuzz_request_heads() {
     #[derive(Hash)]
@@ -193,6 +208,7 @@ fn fuzz_request_heads() {
     }
     let chance = Chance::seeded();
     let check = |bytes: &[u8], random: &mut Random| {
+        check_fast_path(bytes);
         let Some(parts) = parsed(bytes) else { return Outcome::NoHead };
         let head = match Head::read(&parts, URI_BYTES_MAX) {
             Ok(head) => head,
