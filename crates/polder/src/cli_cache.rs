@@ -133,6 +133,10 @@ pub struct CachePurgeArguments {
     #[arg(long, group = "what")]
     pub all: bool,
 
+    /// Keep it as stale where the site's mode is http: a server is asked first, or meanwhile
+    #[arg(long, requires = "what")]
+    pub soft: bool,
+
     /// Which pool.
     #[command(flatten)]
     pub pool: PoolArguments,

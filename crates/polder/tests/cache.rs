@@ -111,6 +111,16 @@ fn all_edges_forget_what_is_purged() {
     let text = done(&pool, &["cache", "stats"]);
     assert!(text.contains("edge 1: ") && text.contains("uri-miss"), "{text}");
     assert!(done(&pool, &["status"]).contains("Cache of edge 0: "));
+    for &edge in &pool.edges {
+        assert!(get(edge).1, "it is kept");
+    }
+    let text = done(&pool, &["cache", "purge", "--tag", "t1", "--soft"]);
+    assert!(text.starts_with("all edges hold as stale"), "{text}");
+    let told = done(&pool, &["cache", "explain", url]);
+    assert_eq!(told.matches("purged softly").count(), 2, "{told}");
+    for &edge in &pool.edges {
+        assert!(!get(edge).1, "what is stale is asked about");
+    }
     for wrong in [&["--url", "http://nobody.test/"], &["--url", "page"], &["--site", "blue"]] {
         let (code, _, error) = run(&pool, &[&["cache", "purge"], &wrong[..]].concat());
         assert!(code == 5 && !error.is_empty(), "{wrong:?}: {code} {error}");

@@ -41,9 +41,9 @@ fn stats(arguments: &CacheStatsArguments) -> Result<Output, CommandError> {
 }
 
 fn purge(arguments: &CachePurgeArguments) -> Result<Output, CommandError> {
-    let CachePurgeArguments { url, tag, site, all, pool } = arguments;
-    let (url, tag, site, all) = (url.clone(), tag.clone(), site.clone(), *all);
-    order(pool, &Request::CachePurge(control::CachePurgeArguments { url, tag, site, all }))
+    let CachePurgeArguments { url, tag, site, all, soft, pool } = arguments;
+    let (url, tag, site, all, soft) = (url.clone(), tag.clone(), site.clone(), *all, *soft);
+    order(pool, &Request::CachePurge(control::CachePurgeArguments { url, tag, site, all, soft }))
 }
 
 fn explain(arguments: &CacheExplainArguments) -> Result<Output, CommandError> {

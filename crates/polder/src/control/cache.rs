@@ -19,6 +19,9 @@ pub struct CachePurgeArguments {
     /// Everything.
     #[serde(default)]
     pub all: bool,
+    /// Whether it goes on as stale. Left out where it is not, as in [`CacheForgetArguments`].
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub soft: bool,
 }
 
 /// Arguments of [`Request::CacheForget`](super::Request::CacheForget): all that is named, of one

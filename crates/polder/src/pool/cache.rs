@@ -108,40 +108,39 @@ pub(super) fn purge(
     settings: &Settings,
     arguments: &CachePurgeArguments,
 ) -> Result<Response, Refusal> {
-    let CachePurgeArguments { url, tag, site: name, all } = arguments;
-    let (purges, text) = match (url, tag, name, all) {
+    let CachePurgeArguments { url, tag, site: name, all, soft } = arguments;
+    let (purges, what) = match (url, tag, name, all) {
         (Some(url), None, None, false) => {
-            let purge = CachePurge::Url(site_of(cache, url)?, url.clone());
-            (vec![purge], format!("all edges have forgotten {url}"))
+            (vec![CachePurge::Url(site_of(cache, url)?, url.clone())], url.clone())
         }
         (None, Some(tag), Some(name), false) => {
             let purge = CachePurge::Tag(site(settings, name)?, tag.clone());
-            (vec![purge], format!("all edges have forgotten what carries {tag} of {name}"))
+            (vec![purge], format!("what carries {tag} of {name}"))
         }
         (None, Some(tag), None, false) => {
             let of = |site| CachePurge::Tag(site, tag.clone());
-            let purges = cache.sites().into_iter().map(of).collect();
-            (purges, format!("all edges have forgotten what carries {tag}"))
+            (cache.sites().into_iter().map(of).collect(), format!("what carries {tag}"))
         }
         (None, None, Some(name), false) => {
-            let purge = CachePurge::Site(site(settings, name)?);
-            (vec![purge], format!("all edges have forgotten what they held of {name}"))
+            (vec![CachePurge::Site(site(settings, name)?)], format!("what they held of {name}"))
         }
-        (None, None, None, true) => {
-            (vec![CachePurge::All], "all edges have forgotten what they held".to_owned())
-        }
+        (None, None, None, true) => (vec![CachePurge::All], "what they held".to_owned()),
         _ => {
             let text = "a purge names a url, a tag, a site, a tag of a site, or all";
             return Err(Refusal::new(Code::Arguments, text));
         }
     };
     for purge in &purges {
-        if !cache.purge(purge) {
+        let is_one = if *soft { cache.purge_softly(purge) } else { cache.purge(purge) };
+        if !is_one {
             let text = format!("{:?} is no absolute URL", url.as_deref().unwrap_or_default());
             return Err(Refusal::new(Code::Arguments, text));
         }
     }
-    Ok(Response::done(text))
+    Ok(Response::done(match soft {
+        true => format!("all edges hold as stale, or in mode strict have forgotten, {what}"),
+        false => format!("all edges have forgotten {what}"),
+    }))
 }
 
 /// An edge forgets what another one was told of over HTTP.
