@@ -144,6 +144,11 @@ fn a_lost_node_puts_its_site_below_its_guarantee_until_a_move_makes_it_good() {
     assert_eq!(last, Some(("n4", Some("red"), "floor")), "{moves:?}");
     let mut connection = Connection::open(ports[0].address).unwrap();
     assert_eq!(connection.request("GET", "red.test", "/").unwrap().status, 200);
+
+    // Another one is stopped in good order, and no node is left: that was no move either.
+    agents.pop().unwrap().stop();
+    eventually("it is told again", || red().terms.below_hard.now.as_deref() == Some("node"));
+    assert_eq!((red().nodes, red().terms.below_hard.move_s), (1, 0.0));
     edge.stop();
     agents.into_iter().for_each(Part::stop);
 }

@@ -167,9 +167,10 @@ impl Pool {
         let all = self.tracks.iter().zip(0_u16..);
         let nodes = all.filter_map(|(track, number)| {
             let node = NodeId::new(number).ok()?;
-            let site = self.seen.assign(node).and_then(|assign| assign.site);
-            let site = site.filter(|_| !track.lost);
-            Some((node, NodeAt { site, alive: track.alive }))
+            let assign = self.seen.assign(node);
+            let site = assign.and_then(|assign| assign.site).filter(|_| !track.lost);
+            // An agent that stops leaves no assignment, and beats for some time yet.
+            Some((node, NodeAt { site, alive: track.alive && assign.is_some() }))
         });
         let of = |site: &SiteView| (site.nodes, site.terms.guarantee.hard);
         self.shortfalls.looked(now, nodes, self.view.sites.iter().map(of));

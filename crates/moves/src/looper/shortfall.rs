@@ -13,7 +13,7 @@ use std::time::Duration;
 pub enum Cause {
     /// It has not had so many nodes since this edge started, or since the guarantee was raised.
     Unmet,
-    /// Nodes of it have died, or are not reached.
+    /// Nodes of it have died, were stopped, or are not reached.
     Node,
     /// Nodes that live were given to others. The protocol of moves rules that out.
     Move,
@@ -56,7 +56,7 @@ impl BelowHard {
 pub(super) struct NodeAt {
     /// Its site; none if it is free, or counts for none.
     pub(super) site: Option<SiteId>,
-    /// Its agent lives.
+    /// Its agent lives, and has not given it up.
     pub(super) alive: bool,
 }
 

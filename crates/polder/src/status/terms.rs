@@ -38,7 +38,7 @@ pub struct BelowHardStatus {
     pub now: Option<String>,
     /// It had not had so many nodes since the edge started, or since the guarantee was raised.
     pub unmet_s: f64,
-    /// Nodes of it had died, or were not reached.
+    /// Nodes of it had died, were stopped, or were not reached.
     pub node_s: f64,
     /// Nodes that lived were given to others. The protocol of moves rules that out.
     pub move_s: f64,

@@ -213,10 +213,13 @@ impl Part {
 
     /// Ends all of it at once, as the loss of its machine would.
     pub fn lose(mut self) {
-        let _ = self.child.kill();
-        for pid in process::with(&self.folder) {
+        // Its parent last, which stands still meanwhile: the others end in good order without it.
+        let parent = self.child.id();
+        process::signal(parent, Signal::STOP);
+        for pid in process::with(&self.folder).into_iter().filter(|&pid| pid != parent) {
             process::signal(pid, Signal::KILL);
         }
+        let _ = self.child.kill();
         let _ = self.child.wait();
     }
 }
