@@ -254,7 +254,7 @@ impl<P> Cache<P> {
         }
         let variants = self.store.get(&request.key())?;
         let entry = variants.newest_for(rules, request)?;
-        // One after the other with nothing between: what both read is in no cache of the
+        // One after the other with nothing between: what both read may be in no cache of the
         // processor, and so comes at the same time.
         let is_proved = entry.proof.as_ref().map_or(rules.mode != Mode::Strict, holds);
         let is_purged = !self.purges.is_valid(entry.stamp, &entry.slots);

@@ -10,7 +10,8 @@
 //! look-up:   valid iff word[hash x] <= stamp for every x of the response: URL, site, tags
 //! ```
 //!
-//! Two names on one word purge too much, never too little. Nothing is searched, nothing grows.
+//! Two names on one word purge too much, never too little. Nothing is searched, nothing grows. While
+//! `sequence <= stamp` there was no purge at all since, and no word need be read.
 //! A response with a proof is judged by the proof for its tags, and by these words for the rest.
 //! What is valid costs these comparisons; why something is not is asked of [`Runs`].
 
@@ -113,7 +114,8 @@ impl Purges {
 
     /// Whether none of them was purged since this stamp.
     pub(crate) fn is_valid(&self, stamp: u64, slots: &[u32]) -> bool {
-        slots.iter().all(|&slot| self.words[slot as usize].load(Ordering::Acquire) <= stamp)
+        let is_below = |&slot: &u32| self.words[slot as usize].load(Ordering::Acquire) <= stamp;
+        self.sequence.load(Ordering::Acquire) <= stamp || slots.iter().all(is_below)
     }
 
     /// What purges since this stamp have made of a response that was stored at `stored_at`.

@@ -6,7 +6,7 @@ use std::sync::atomic::Ordering;
 use thiserror::Error;
 
 /// The version of the layout in `docs/layout.md`. A region of another version is refused.
-pub const LAYOUT_VERSION: u64 = 2;
+pub const LAYOUT_VERSION: u64 = 3;
 
 pub(crate) const MAGIC: usize = 0;
 pub(crate) const VERSION: usize = 1;

@@ -44,14 +44,16 @@ impl Dice {
     }
 }
 
-/// With summary words.
+/// With summary words of both levels.
 fn bits() -> SlotBits {
-    SlotBits::new(17).unwrap()
+    SlotBits::new(23).unwrap()
 }
 
-/// Two tags share a word, so that a collision is among them; some share a summary word.
+/// Two tags share a word, so that a collision is among them; some share a fine summary word, and
+/// there are two coarse ones.
 fn slots(tags: &[usize]) -> Vec<Slot> {
-    tags.iter().map(|tag| Slot((*tag as u32).max(1) * 700)).collect()
+    let slot = |tag: u32| Slot(tag * 300 + tag % 2 * 200_000);
+    tags.iter().map(|tag| slot((*tag as u32).max(1))).collect()
 }
 
 fn reach(region: &OwnedRegion) -> String {

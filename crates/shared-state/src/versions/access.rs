@@ -49,20 +49,28 @@ pub(super) fn perform<A: Atomic>(word: &A, op: Op) -> u64 {
     }
 }
 
-/// Whether nothing changed on these slots, in a table whose words are `words`.
+/// Words that are read with no decision between them: a processor has as many under way.
+const AT_ONCE: usize = 16;
+
+/// Whether nothing changed on these slots, of whose words each of `words` stands for `2^level`.
 #[inline]
 pub(super) fn is_valid<A: Atomic>(
     live: &A,
     words: &[A],
+    level: u8,
     filled: Filled,
-    slots: impl IntoIterator<Item = Slot>,
+    slots: &[Slot],
 ) -> bool {
     fence(Ordering::Acquire);
     let mut changed = live.load(Ordering::Acquire) ^ filled.incarnation.0;
-    for slot in slots {
-        let Some(word) = words.get(slot.0 as usize) else { return false };
-        // Nothing is decided between two loads, so that the processor has many under way.
-        changed |= VersionWord::change_since(word.load(Ordering::Acquire), filled.sequence);
+    for some in slots.chunks(AT_ONCE) {
+        for slot in some {
+            let Some(word) = words.get((slot.0 >> level) as usize) else { return false };
+            changed |= VersionWord::change_since(word.load(Ordering::Acquire), filled.sequence);
+        }
+        if changed != 0 {
+            return false;
+        }
     }
     changed == 0
 }
@@ -147,7 +155,7 @@ mod loom_interleavings {
             let filled = drive(&table, Fill::default()).unwrap();
             let page = row.load(Ordering::Acquire);
             let arrived = row.load(Ordering::Acquire);
-            let valid = is_valid(&table.0[LIVE], &table.0[WORD..], filled, [Slot(0)]);
+            let valid = is_valid(&table.0[LIVE], &table.0[WORD..], 0, filled, &[Slot(0)]);
             assert!(!valid || page == arrived, "page {page}, committed {arrived}");
             writer.join().unwrap();
         });

@@ -23,13 +23,16 @@ pub const RECORDS: u16 = 1_024;
 /// several records.
 pub const RECORD_SLOTS: u16 = 63;
 
-/// Words that one summary word stands for, as a power of two. In the default table the summary
-/// words are 128 KiB, which stays in the caches of a processor and in 32 pages.
-const SUMMARY_BITS: u8 = 10;
+/// Words that one summary word stands for, as a power of two, of each of the two levels: of the
+/// default table the fine ones are 128 KiB, which stays in the second cache of a processor and in 32
+/// pages, and the coarse ones 2 KiB, which stays in the first and in one page.
+pub(super) const FINE: u8 = 10;
+pub(super) const COARSE: u8 = 16;
 
-/// The smallest table with summary words. One of a MiB is read as fast without; and who settles
-/// waits until a word comes to rest, which the only summary word of all updates would never do.
-const SUMMARIES_FROM: usize = 1 << 17;
+/// The fewest words of a level: a smaller table does without it. Words that take a MiB are read as
+/// fast themselves; and who settles waits until a word comes to rest, which the only summary word
+/// of all updates would never do.
+const SUMMARIES_MIN: usize = 128;
 
 const SLOTS: usize = 4;
 /// What is read of a header: all up to the number of words.
@@ -71,25 +74,16 @@ impl TableLayout {
         WORDS_AT + self.all_slots()
     }
 
-    /// The tags' words and the summary words behind them.
+    /// The tags' words, and behind them the fine and the coarse summary words.
     const fn all_slots(self) -> usize {
-        let slots = self.bits.slots();
-        if self.has_summaries() { slots + (slots >> SUMMARY_BITS) } else { slots }
+        self.bits.slots() + self.summaries(FINE) + self.summaries(COARSE)
     }
 
-    /// Whether it has summary words.
+    /// How many summary words of a level there are: that of slot `s` is number `s >> level`.
     #[inline]
-    #[must_use]
-    pub const fn has_summaries(self) -> bool {
-        self.bits.slots() >= SUMMARIES_FROM
-    }
-
-    /// Whose summary word stands for this slot, counted from 0; for a slot that the table does not
-    /// have one that it does not have either.
-    #[inline]
-    pub(super) const fn group(self, slot: Slot) -> Slot {
-        let is_there = self.is_of_tags(slot);
-        if is_there { Slot(slot.0 >> SUMMARY_BITS) } else { Slot(u32::MAX) }
+    pub(super) const fn summaries(self, level: u8) -> usize {
+        let words = self.bits.slots() >> level;
+        if words < SUMMARIES_MIN { 0 } else { words }
     }
 
     /// Whether it is a tag's word, and no summary word.
@@ -103,10 +97,16 @@ impl TableLayout {
     #[must_use]
     pub fn raised(self, slots: &[Slot]) -> Vec<Slot> {
         let mut raised = slots.to_vec();
-        if self.has_summaries() {
-            let first = self.bits.slots() as u32;
-            let summary = |&slot: &Slot| Slot(first.saturating_add(self.group(slot).0));
-            raised.extend(slots.iter().map(summary));
+        let mut first = self.bits.slots();
+        for level in [FINE, COARSE] {
+            let words = self.summaries(level);
+            // A slot that is no tag's has none that the table has, and so is refused.
+            let summary = |&slot: &Slot| match self.is_of_tags(slot) {
+                true => Slot(first as u32 + (slot.0 >> level)),
+                false => Slot(u32::MAX),
+            };
+            raised.extend(slots.iter().filter(|_| words > 0).map(summary));
+            first += words;
         }
         raised.sort_unstable();
         raised.dedup();

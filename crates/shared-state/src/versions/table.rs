@@ -3,7 +3,7 @@
 use super::access;
 use super::begin::{Begin, BeginError};
 use super::check::Fill;
-use super::layout::{CLOSED, RECORD_SLOTS, RECORDS, RETIRED, TableLayout};
+use super::layout::{CLOSED, COARSE, FINE, RECORD_SLOTS, RECORDS, RETIRED, TableLayout};
 use super::lower::{EndError, Lower};
 use super::settle::{Settle, SettleError};
 use super::steps::{Held, Memory, Op, Place, drive};
@@ -324,15 +324,15 @@ impl VersionTable {
         let Some((own, summaries)) = words.split_at_checked(self.layout.bits().slots()) else {
             return false;
         };
-        // Words in few lines prove most entries; their own words are read only where something of
-        // their groups changed.
-        let by_summaries = || {
-            let groups = slots.iter().map(|&slot| self.layout.group(slot));
-            access::is_valid(live, summaries, filled, groups)
-        };
+        let fine = self.layout.summaries(FINE);
+        let Some((fine, coarse)) = summaries.split_at_checked(fine) else { return false };
+        // Words in few lines prove most entries; more of them are read only where something of
+        // their groups changed, and their own words last.
+        let by = |words: &[_], level| access::is_valid(live, words, level, filled, slots);
         filled.incarnation == self.incarnation
-            && (self.layout.has_summaries() && by_summaries()
-                || access::is_valid(live, own, filled, slots.iter().copied()))
+            && (!coarse.is_empty() && by(coarse, COARSE)
+                || !fine.is_empty() && by(fine, FINE)
+                || by(own, 0))
     }
 
     /// A word as it is, for those who explain why an entry is not valid.

@@ -14,9 +14,14 @@ fn small() -> SlotBits {
     SlotBits::new(SlotBits::MIN).unwrap()
 }
 
-/// The smallest with summary words: 128 of them.
+/// The smallest with fine summary words: 128 of them.
 fn summarised() -> SlotBits {
     SlotBits::new(17).unwrap()
+}
+
+/// The smallest with coarse ones too.
+fn summarised_twice() -> SlotBits {
+    SlotBits::new(23).unwrap()
 }
 
 fn region_of(bits: SlotBits) -> Arc<dyn Mapped> {
@@ -49,7 +54,8 @@ fn pending(table: &VersionTable, slot: u32) -> u16 {
 #[test]
 fn the_default_table_has_128_mib_and_its_records() {
     let bytes = TableLayout::new(SlotBits::DEFAULT).region_bytes();
-    assert_eq!(bytes, (128 << 20) + (128 << 10) + 528_384);
+    let words = 528_384 + (128 << 20) + (128 << 10) + (2 << 10);
+    assert_eq!(bytes, u64::next_multiple_of(words, 4_096));
     let largest = SlotBits::new(SlotBits::MAX).unwrap();
     assert!(TableLayout::new(largest).region_bytes() <= remote_memory::MAX_REGION_BYTES);
     assert_eq!(TableLayout::new(small()).region_bytes() % 4_096, 0);
@@ -118,7 +124,8 @@ fn an_update_voids_what_depends_on_it_and_nothing_else() {
 fn an_update_is_seen_in_its_summary_word_and_others_of_the_group_stay_valid() {
     let table = open_of(summarised());
     let layout = table.layout();
-    assert!(layout.has_summaries() && !open().layout().has_summaries());
+    let levels = |layout: TableLayout| [FINE, COARSE].map(|level| layout.summaries(level));
+    assert_eq!((levels(open().layout()), levels(layout)), ([0, 0], [128, 0]));
     let words = 1 << 17;
     assert_eq!(layout.raised(&slots([1_025, 5, 7])), slots([5, 7, 1_025, words, words + 1]));
     let (one, same_group, elsewhere) = (slots([5]), slots([7]), slots([1_025, words - 1]));
@@ -150,6 +157,35 @@ fn an_update_is_seen_in_its_summary_word_and_others_of_the_group_stay_valid() {
     assert!((0..most).all(|slot| pending(&table, slot * 100) == 1));
     table.end(update).unwrap();
     assert_eq!(table.undecided(), []);
+}
+
+#[test]
+fn an_update_is_seen_in_both_its_summary_words() {
+    let table = open_of(summarised_twice());
+    let (layout, words) = (table.layout(), 1 << 23);
+    let (fine, coarse) = (words, words + (words >> 10));
+    let raised = slots([5, 65_536, fine, fine + 64, coarse, coarse + 1]);
+    assert_eq!(layout.raised(&slots([65_536, 5])), raised);
+    let (one, same_fine, same_coarse) = (slots([5]), slots([7]), slots([65_535]));
+    let elsewhere = slots([65_536, words - 1]);
+    let filled = table.fill().unwrap();
+    let update = table.begin(A, &one).unwrap();
+    for slot in [5, fine, coarse] {
+        assert_eq!(pending(&table, slot), 1, "{slot}");
+    }
+    let others = [same_fine, same_coarse, elsewhere].map(|slots| table.is_valid(filled, &slots));
+    assert!(!table.is_valid(filled, &one) && others == [true; 3]);
+    table.end(update).unwrap();
+    assert!(!table.is_valid(filled, &one));
+    assert!(table.is_valid(table.fill().unwrap(), &one));
+    for slot in [5, fine, coarse] {
+        assert_eq!(pending(&table, slot), 0, "{slot}");
+    }
+    for strange in [fine, coarse, coarse + 128, u32::MAX] {
+        assert!(!table.is_valid(filled, &slots([strange])), "{strange}");
+        let refused = table.begin(A, &slots([strange])).unwrap_err();
+        assert!(matches!(refused, BeginError::NoSuchSlot { .. }), "{refused}");
+    }
 }
 
 #[test]
@@ -438,9 +474,14 @@ proptest! {
     }
 
     #[test]
-    fn it_answers_as_its_naive_twin(steps in proptest::collection::vec(step(), 1..60), wide: bool) {
+    fn it_answers_as_its_naive_twin(steps in proptest::collection::vec(step(), 1..60), size in 0..4) {
         // Some of the words share a summary word, some do not.
-        let (bits, step) = if wide { (summarised(), 700) } else { (small(), 1) };
+        let (bits, step) = match size {
+            0 => (small(), 1),
+            1 => (summarised(), 700),
+            2 => (summarised_twice(), 700),
+            _ => (summarised_twice(), 50_000),
+        };
         let slots = |numbers: &[u32]| slots(numbers.iter().map(|number| number * step));
         let (table, mut twin) = (open_of(bits), Twin::default());
         let mut updates: Vec<(u32, Vec<u32>, Update)> = Vec::new();
