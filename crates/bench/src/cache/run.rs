@@ -17,7 +17,6 @@ use anyhow::{Context as _, bail};
 use lab::{Groups, Quota};
 use load::generate::{Cancel, Generator, GeneratorOptions, SiteTarget};
 use std::collections::BTreeMap;
-use std::collections::btree_map::Entry;
 use std::fs;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
@@ -33,6 +32,9 @@ const MEMORY_FOLDER: &str = "/dev/shm";
 const TAGS: [usize; 4] = [1, PAGE_TAGS, 10, 100];
 /// Its own, that of its URL and that of its site.
 pub(super) const PAGE_TAGS: usize = 3;
+/// Parts in which caches are filled, each in the opposite order of the one before: whose pages came
+/// first would be a percent slower else, of two that do the same.
+const FILL_PARTS: usize = 4;
 /// The group of the application's processes, where groups can be made.
 const GROUP: &str = "application";
 
@@ -78,6 +80,9 @@ pub(super) fn measure_plan(quick: bool, plan: Plan, cancel: &Cancel) -> anyhow::
             validation.extend(stage.validation(Meanwhile::Nothing)?);
         }
         for turn in 0..block.rounds {
+            if block.is_short && [0, block.rounds / 2].contains(&turn) {
+                stage.connect(block, turn > 0)?;
+            }
             for scheme in order(&block.schemes, turn) {
                 progress.say(&format!("{}, {} threads", scheme.name(), block.threads));
                 cells.0.extend(stage.cell(block, scheme, round)?);
@@ -231,14 +236,20 @@ impl Stage {
             let folder = self._folder.path();
             let script = write_paths(folder, &format!("{mix:?}"), &paths.asked)?;
             self.scripts.push((mix, script));
-            for (&(scheme, edges), target) in &self.targets {
-                let is_filled = !matches!(scheme, Scheme::NoCache | Scheme::NginxStatic);
-                if is_filled && (edges == 1 || mix == Mix::Pages) {
+            let is_filled = |&(scheme, edges): &(Scheme, u8)| {
+                let keeps = !matches!(scheme, Scheme::NoCache | Scheme::NginxStatic);
+                keeps && (edges == 1 || mix == Mix::Pages)
+            };
+            let filled = self.targets.iter().filter(|(of, _)| is_filled(of));
+            let mut filled: Vec<_> = filled.collect();
+            for part in paths.all.chunks(paths.all.len().div_ceil(FILL_PARTS).max(1)) {
+                for ((scheme, _), target) in filled.iter().copied() {
                     for &edge in &target.addresses {
-                        fill(scheme, edge, &target.host, &paths.all)
+                        fill(*scheme, edge, &target.host, part)
                             .with_context(|| scheme.name().to_owned())?;
                     }
                 }
+                filled.reverse();
             }
         }
         for (&(scheme, _), target) in &self.targets {
@@ -287,7 +298,7 @@ impl Stage {
         let changes = Changes::begin(block.changes, self.cores.measured, address, &tables)?;
         let before = times(&target.processes);
         let loaded = match block.is_short {
-            true => self.short_load(&target, block, scheme),
+            true => self.short_load(block, scheme),
             false => self.load(&target, block, &script),
         };
         let spent_ns: u64 = times(&target.processes)
@@ -339,23 +350,31 @@ impl Stage {
         }
     }
 
+    /// Connections for short turns. Whoever connects first is some percent slower, also of two that
+    /// do the same: so halfway all connect anew, in the opposite order.
+    fn connect(&mut self, block: &Block, is_reversed: bool) -> anyhow::Result<()> {
+        self.generators.clear();
+        let mut schemes = block.schemes.clone();
+        if is_reversed {
+            schemes.reverse();
+        }
+        for scheme in schemes {
+            let Some(target) = self.targets.get(&(scheme, block.edges)) else { continue };
+            let host = vec![SiteTarget::host(target.host.clone())];
+            let mut options = GeneratorOptions::new(target.addresses.clone(), host);
+            options.paths = paths(block.mix)?.asked;
+            options.in_flight = block.connections as usize;
+            let mut generator = Generator::new(options)?;
+            // Connections are made when they are first used.
+            generator.closed(0, block.cell())?;
+            self.generators.insert(scheme, generator);
+        }
+        Ok(())
+    }
+
     /// Load by this program, for a short while, over connections that stay.
-    fn short_load(
-        &mut self,
-        target: &Target,
-        block: &Block,
-        scheme: Scheme,
-    ) -> anyhow::Result<(Counted, Duration)> {
-        let generator = match self.generators.entry(scheme) {
-            Entry::Occupied(made) => made.into_mut(),
-            Entry::Vacant(none) => {
-                let paths = paths(block.mix)?.asked;
-                let host = vec![SiteTarget::host(target.host.clone())];
-                let mut options = GeneratorOptions::new(target.addresses.clone(), host);
-                (options.paths, options.in_flight) = (paths, block.connections as usize);
-                none.insert(Generator::new(options)?)
-            }
-        };
+    fn short_load(&mut self, block: &Block, scheme: Scheme) -> anyhow::Result<(Counted, Duration)> {
+        let generator = self.generators.get_mut(&scheme).context("it has connections")?;
         let report = generator.closed(0, block.cell())?;
         let total = report.total();
         let counted = Counted {
