@@ -10,8 +10,8 @@
 //! look-up:   valid iff word[hash x] <= stamp for every x of the response: URL, site, tags
 //! ```
 //!
-//! Two names on one word purge too much, never too little. Nothing is searched, nothing grows. While
-//! `sequence <= stamp` there was no purge at all since, and no word need be read.
+//! Two names on one word purge too much, never too little. Nothing is searched, nothing grows.
+//! While `sequence <= stamp` there was no purge at all since, and no word need be read.
 //! A response with a proof is judged by the proof for its tags, and by these words for the rest.
 //! What is valid costs these comparisons; why something is not is asked of [`Runs`].
 

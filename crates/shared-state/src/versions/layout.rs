@@ -24,7 +24,7 @@ pub const RECORDS: u16 = 1_024;
 pub const RECORD_SLOTS: u16 = 63;
 
 /// Words that one summary word stands for, as a power of two, of each of the two levels: of the
-/// default table the fine ones are 128 KiB, which stays in the second cache of a processor and in 32
+/// default table the fine ones are 128 KiB, which stays in a processor's second cache and in 32
 /// pages, and the coarse ones 2 KiB, which stays in the first and in one page.
 pub(super) const FINE: u8 = 10;
 pub(super) const COARSE: u8 = 16;

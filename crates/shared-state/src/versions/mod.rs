@@ -22,13 +22,13 @@
 //! (`is_valid` begins with an *acquire* fence); by coherence these see the raise or what came later
 //! in the word's history.
 //!
-//! **Summary words.** A large table has one more word for each 1,024, a *fine* one, and one for each
-//! 65,536, a *coarse* one, and an update raises and lowers them as if it had two tags more. The
-//! argument above holds for these words as for any other, so an entry is valid also if all *coarse*
-//! words of its tags have pending = 0 and stamp <= G, or all *fine* ones: where that fails,
-//! something of the groups changed, and the next level is asked, its own words last. Of the default
-//! table the coarse words are 2 KiB, the fine ones 128 KiB: most hits touch none of its 128 MiB,
-//! and on a calm site they find all in the processor's first cache.
+//! **Summary words.** A large table has one more word for each 1,024, a *fine* one, and one for
+//! each 65,536, a *coarse* one, and an update raises and lowers them as if it had two tags more.
+//! The argument above holds for these words as for any other, so an entry is valid also if all
+//! *coarse* words of its tags have pending = 0 and stamp <= G, or all *fine* ones: where that
+//! fails, something of the groups changed, and the next level is asked, its own words last. Of the
+//! default table the coarse words are 2 KiB, the fine ones 128 KiB: most hits touch none of its
+//! 128 MiB, and on a calm site they find all in the processor's first cache.
 //!
 //! # Records: what a writer may die at
 //!
@@ -119,9 +119,9 @@
 //!
 //! **`fill` and `is_valid` are hot paths**: no system call, no allocation, no lock. Validation is
 //! one load per tag and one for the incarnation, 16 with no decision between them; the same once
-//! more for each level at which a word has changed. The own words lie far apart in 2^24: such a load
-//! costs what page tables and memory cost, for several are under way at once, 100 of them 1.3 us.
-//! Sorted slots gain nothing.
+//! more for each level at which a word has changed. The own words lie far apart in 2^24: such a
+//! load costs what page tables and memory cost, for several are under way at once, 100 of them
+//! 1.3 us. Sorted slots gain nothing.
 //!
 //! `tests/model` runs these machines under the model checker, with the wrong variants;
 //! `tests/hammer` runs them on real memory, with writers that are killed.

@@ -474,7 +474,10 @@ proptest! {
     }
 
     #[test]
-    fn it_answers_as_its_naive_twin(steps in proptest::collection::vec(step(), 1..60), size in 0..4) {
+    fn it_answers_as_its_naive_twin(
+        steps in proptest::collection::vec(step(), 1..60),
+        size in 0..4,
+    ) {
         // Some of the words share a summary word, some do not.
         let (bits, step) = match size {
             0 => (small(), 1),
